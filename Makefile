@@ -1,0 +1,63 @@
+# make demo        compare MAP, a deep ensemble and S-HMC on handwritten digits
+# make test        the tests that take minutes together; make test-slow for the long ones
+# make check       formatting, lint, types
+# make bench       speed and memory of the ways to evaluate a model
+#
+# Every target sets up what it needs in .venv, once. PIP_ARGS is handed to pip.
+
+# Threads that wait for work should sleep, not spin: on a busy machine spinning costs a factor of 50.
+export OMP_WAIT_POLICY ?= PASSIVE
+
+PYTHON ?= python3
+VENV ?= .venv
+PIP_ARGS ?=
+CONSTRAINTS ?= constraints.txt
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/pip install -qq --disable-pip-version-check $(PIP_ARGS) $(addprefix -c ,$(CONSTRAINTS))
+# Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+.PHONY: demo test test-slow check format bench clean
+.DEFAULT_GOAL := help
+.PHONY: help
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
+
+# torch goes first and alone, so that what follows finds its version settled. hatchling is installed
+# from the constraints rather than by pip's build isolation, which would not look at them.
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	@echo "Setting up $(VENV) (once; about a minute) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "sbmc needs Python 3.10 or later")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) torch
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation --editable '.[plots,dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/sbmc run digits --out runs
+
+test: $(STAMP)
+	$(PYTEST) -m "not slow"
+
+test-slow: $(STAMP)
+	$(PYTEST) -m slow
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
