@@ -1,0 +1,199 @@
+"""Progress: a live bar on a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TextIO
+
+from sbmc.checks import require
+
+# Work that ends sooner than this needs no bar.
+PATIENCE = 2.0
+# Logs and pipes get at most one line in this many seconds.
+LINE_INTERVAL = 5.0
+
+Clock = Callable[[], float]
+
+
+class Bar(Protocol):
+    """What `open_progress` hands out."""
+
+    def update(self, done: int, **fields: object) -> None:
+        """Say how much is done in all, with any numbers to show beside it."""
+
+    def close(self) -> None:
+        """Take the display down."""
+
+
+@contextmanager
+def open_progress(
+    progress: bool | None, task: str, *, total: int, unit: str = "steps"
+) -> Iterator[Bar]:
+    """Show how far a task has come.
+
+    The display is closed however the block ends; exceptions, Ctrl-C too, pass through.
+
+    Args:
+        progress: None shows a bar on a terminal, once two seconds have passed, and nothing
+            elsewhere; True shows it at once, or plain lines on standard error where that is no
+            terminal; False shows nothing.
+        task: what is being done.
+        total: how much there is to do.
+        unit: what is counted.
+
+    Yields:
+        The display; tell it with `update(done, **fields)`.
+
+    Raises:
+        BadInput: `progress` is something else.
+
+    Example:
+        >>> with open_progress(False, "training", total=2, unit="epochs") as bar:
+        ...     bar.update(1, loss=0.7)
+    """
+    require(
+        progress is None or isinstance(progress, bool), "progress", "True, False or None", progress
+    )
+    bar = _choose(progress, sys.stderr, task, total, unit)
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+def _choose(progress: bool | None, stream: TextIO | None, task: str, total: int, unit: str) -> Bar:
+    # A program without a console (pythonw) has no standard error at all.
+    if progress is False or stream is None:
+        return SilentBar()
+    if stream.isatty():
+        return TerminalBar(stream, task, total, unit, delay=0.0 if progress else PATIENCE)
+    return LinesBar(stream, task, total, unit) if progress else SilentBar()
+
+
+def _format(fields: dict[str, object]) -> str:
+    shown = []
+    for name, value in fields.items():
+        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        shown.append(f"{name.replace('_', ' ')} {text}")
+    return ", ".join(shown)
+
+
+class SilentBar:
+    """Shows nothing."""
+
+    def update(self, done: int, **fields: object) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class LinesBar:
+    """Plain lines: one at the start, one now and then, one at the end.
+
+    Args:
+        stream: where to write.
+        task: what is being done.
+        total: how much there is to do.
+        unit: what is counted.
+        clock: seconds; a test brings its own.
+    """
+
+    def __init__(
+        self, stream: TextIO, task: str, total: int, unit: str, clock: Clock = time.monotonic
+    ) -> None:
+        self._stream, self._task, self._total, self._unit = stream, task, total, unit
+        self._clock = clock
+        self._start = self._last = clock()
+        self._done, self._fields = 0, ""
+        self._write(f"{task}: {total} {unit} to do")
+
+    def update(self, done: int, **fields: object) -> None:
+        """Note the state, and write it if the last line is old enough."""
+        self._done, self._fields = done, _format(fields)
+        now = self._clock()
+        if now - self._last >= LINE_INTERVAL:
+            self._last = now
+            self._write(self._state())
+
+    def close(self) -> None:
+        """Write the last line."""
+        # "ended", not "finished": the block may have raised.
+        self._write(f"{self._state()}, ended after {self._clock() - self._start:.1f} s")
+
+    def _state(self) -> str:
+        return f"{self._task}: {self._done}/{self._total} {self._unit}" + (
+            f", {self._fields}" if self._fields else ""
+        )
+
+    def _write(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+class TerminalBar:
+    """A live bar, drawn by rich, which is imported only when there is something to draw.
+
+    Args:
+        stream: a terminal.
+        task: what is being done.
+        total: how much there is to do.
+        unit: what is counted.
+        delay: seconds to wait before the first drawing.
+        clock: seconds; a test brings its own.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        task: str,
+        total: int,
+        unit: str,
+        delay: float,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._stream, self._task, self._total, self._unit = stream, task, total, unit
+        self._clock, self._start, self._delay = clock, clock(), delay
+        self._display: Any = None
+        if delay <= 0:
+            self._open()
+
+    def update(self, done: int, **fields: object) -> None:
+        """Draw the state, if it is time."""
+        if self._display is None:
+            if self._clock() - self._start < self._delay:
+                return
+            self._open()
+        self._display.update(self._row, completed=done, fields_text=_format(fields))
+
+    def close(self) -> None:
+        """Leave the bar as it is and give the terminal back."""
+        if self._display is not None:
+            self._display.stop()
+
+    def _open(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        self._display = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(self._unit),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[fields_text]}", markup=False),
+            console=Console(file=self._stream),
+        )
+        self._row = self._display.add_task(self._task, total=self._total, fields_text="")
+        # Time has passed since the task began: the bar came late on purpose.
+        self._display.tasks[0].start_time -= self._clock() - self._start
+        self._display.start()
