@@ -1,0 +1,314 @@
+"""Training data, checked once and held as tensors whose first axis is the example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
+
+from sbmc.checks import BadInput, Phrase, require
+
+# A model's inputs: one tensor, a tuple (positional arguments) or a dict (keyword arguments).
+Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
+
+LABEL_KEYS = ("labels", "label", "targets", "target")
+READ_BATCH = 256
+# Items read a second time. All of a small data set, so that even rare augmentation shows.
+REREAD_ITEMS = 10_000
+STEADY = "the same each time it is read (no random augmentation)"
+
+
+def tree_map(function: Callable[[Tensor], Tensor], inputs: Inputs) -> Inputs:
+    """Apply `function` to every tensor of `inputs`, keeping the structure."""
+    if isinstance(inputs, Tensor):
+        return function(inputs)
+    if isinstance(inputs, dict):
+        return {key: function(value) for key, value in inputs.items()}
+    return tuple(function(value) for value in inputs)
+
+
+def leaves(inputs: Inputs) -> list[Tensor]:
+    """The tensors of `inputs` as a list."""
+    if isinstance(inputs, Tensor):
+        return [inputs]
+    return list(inputs.values()) if isinstance(inputs, dict) else list(inputs)
+
+
+def count(inputs: Inputs) -> int:
+    """The number of examples in `inputs`."""
+    return len(leaves(inputs)[0])
+
+
+def rows(inputs: Inputs, start: int, stop: int) -> Inputs:
+    """Examples `start` to `stop` of `inputs`, as views."""
+    return tree_map(lambda t: t[start:stop], inputs)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs and targets of equal length.
+
+    Args:
+        inputs: tensor, tuple or dict of tensors, each `(examples, ...)`.
+        targets: `(examples,)` or `(examples, outputs)`.
+    """
+
+    inputs: Inputs
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def slice(self, start: int, stop: int) -> tuple[Inputs, Tensor]:
+        """Examples `start` to `stop` as views."""
+        return rows(self.inputs, start, stop), self.targets[start:stop]
+
+    def select(self, index: Tensor) -> tuple[Inputs, Tensor]:
+        """The examples at `index`, which may have any shape."""
+        return tree_map(lambda t: t[index], self.inputs), self.targets[index]
+
+    def to(self, *, dtype: torch.dtype, device: torch.device | str = "cpu") -> Examples:
+        """Floating-point tensors in `dtype`, everything on `device`."""
+
+        def convert(tensor: Tensor) -> Tensor:
+            return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
+
+        return Examples(tree_map(convert, self.inputs), convert(self.targets))
+
+
+def concatenate(first: Examples, second: Examples) -> Examples:
+    """The examples of `first` followed by those of `second`."""
+    return _join([first, second])
+
+
+def as_examples(data: Any, name: str = "data") -> Examples:
+    """Check `data` and hold it as tensors.
+
+    Args:
+        data: a pair `(inputs, targets)` of tensors or arrays, a map-style `Dataset`, or a
+            `DataLoader`, of which the data set, the collation and the choice of examples are used,
+            and never the shuffling: the likelihood must not change between evaluations.
+        name: what error messages call it.
+
+    Returns:
+        The examples.
+
+    Raises:
+        BadInput: the data are empty, of unequal length, not finite, or differ when read twice.
+
+    Example:
+        >>> import torch
+        >>> len(as_examples((torch.zeros(3, 2), torch.tensor([0, 1, 1]))))
+        3
+    """
+    if isinstance(data, Examples):
+        examples = data
+    elif isinstance(data, (tuple, list)) and len(data) == 2:
+        examples = Examples(as_inputs(data[0], name), _tensor(data[1], f"{name} targets"))
+    elif isinstance(data, IterableDataset) or (
+        isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset)
+    ):
+        raise BadInput(f"`{name}` must be a map-style data set, but got an iterable one.")
+    elif isinstance(data, DataLoader):
+        examples = _read(data.dataset, _chosen(data, name), data.collate_fn, name)
+    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not _is_array(data):
+        examples = _read(data, range(len(data)), default_collate, name)
+    else:
+        raise BadInput(
+            f"`{name}` must be a pair (inputs, targets), a map-style data set or a DataLoader, "
+            f"but got {type(data).__name__}."
+        )
+    _check(examples, name)
+    return examples
+
+
+def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
+    """Inputs alone: tensors or arrays, in a tuple or a dict if there are several."""
+    if _is_mapping(inputs):
+        return {key: _tensor(inputs[key], f"{name}[{key!r}]") for key in inputs.keys()}  # noqa: SIM118
+    if isinstance(inputs, tuple):
+        return tuple(_tensor(value, f"{name}[{i}]") for i, value in enumerate(inputs))
+    return _tensor(inputs, name)
+
+
+def batch_inputs(batch: Any, name: str = "inputs") -> Inputs:
+    """The inputs of one batch of a `DataLoader`; targets, if it has any, are dropped."""
+    if _is_mapping(batch):
+        return as_inputs({k: batch[k] for k in batch.keys() if k not in LABEL_KEYS}, name)  # noqa: SIM118
+    if isinstance(batch, (tuple, list)) and len(batch) in (1, 2):
+        batch = batch[0]
+    return as_inputs(tuple(batch) if isinstance(batch, list) else batch, name)
+
+
+def check_inputs(inputs: Inputs, name: str) -> None:
+    """Refuse inputs that are empty, of unequal length, or not finite."""
+    tensors = leaves(inputs)
+    require(bool(tensors), name, "at least one tensor", Phrase("none"))
+    scalar = Phrase("a scalar")
+    require(all(t.ndim > 0 for t in tensors), name, "tensors with an example axis", scalar)
+    lengths = sorted({len(t) for t in tensors})
+    require(len(lengths) == 1, name, "tensors of one length", lengths)
+    require(lengths[0] > 0, name, "non-empty", Phrase("0 examples"))
+    for tensor in tensors:
+        _require_finite(tensor, name)
+
+
+def _require_finite(tensor: Tensor, name: str) -> None:
+    if tensor.is_floating_point():
+        bad = int((~torch.isfinite(tensor)).sum())
+        values = "1 value that is" if bad == 1 else f"{bad} values that are"
+        require(bad == 0, name, "finite", Phrase(f"{values} NaN or infinite"))
+
+
+def _is_mapping(value: Any) -> bool:
+    # Hugging Face's batches are no dicts, but have keys.
+    return isinstance(value, dict) or hasattr(value, "keys")
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (Tensor, np.ndarray, str, bytes)) or _is_mapping(value)
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    if isinstance(value, Tensor):
+        require(not value.is_complex(), name, "real", Phrase(f"dtype {value.dtype}"))
+        # A tensor made in inference mode could not take part in a gradient.
+        return value.clone() if value.is_inference() else value.detach()
+    if isinstance(value, list) and any(isinstance(item, (Tensor, np.ndarray)) for item in value):
+        # Would be stacked along an axis that only the caller knows. Default collation makes such
+        # lists of samples that hold lists.
+        raise BadInput(f"`{name}` must be a tensor or an array, but got a list of them.")
+    if isinstance(value, (np.ndarray, list, np.generic)):
+        return _from_array(value, name)
+    raise BadInput(f"`{name}` must be a tensor or an array, but got {type(value).__name__}.")
+
+
+def _from_array(value: Any, name: str) -> Tensor:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise BadInput(f"`{name}` must be rectangular, but got rows of unequal length.") from None
+    numeric = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+    require(numeric, name, "numeric", Phrase(f"dtype {array.dtype}"))
+    # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory.
+    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return torch.as_tensor(array if array.flags.writeable else array.copy())
+
+
+def _chosen(loader: DataLoader[Any], name: str) -> Sequence[Any]:
+    """The examples that a loader visits, in an order that does not depend on its shuffling."""
+    total = len(loader.dataset)  # type: ignore[arg-type]
+    batches: Any = loader.batch_sampler
+    rule = "a DataLoader that makes batches (with a batch_size or a batch_sampler)"
+    require(batches is not None, name, rule, Phrase("batch_size=None"))
+    sampler = batches.sampler if type(batches) is BatchSampler else None
+    whole = isinstance(sampler, SequentialSampler) or (
+        isinstance(sampler, RandomSampler)
+        and not sampler.replacement
+        and sampler.num_samples == total
+    )
+    if whole:
+        return range(total)
+
+    def visit() -> list[Any]:
+        # A sampler may have no end; one visit too many is enough to see that some are repeated.
+        order = chain.from_iterable(batches) if sampler is None else sampler
+        return list(islice(order, total + 1))
+
+    with torch.random.fork_rng(devices=[]):
+        first, second = visit(), visit()
+    rule = "a DataLoader that visits no example twice"
+    require(len(set(first)) == len(first), name, rule, Phrase("a sampler that repeats some"))
+    same = set(first) == set(second)
+    require(same, name, STEADY, Phrase("a sampler that visits other examples each time"))
+    return sorted(first)
+
+
+def _split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
+    if _is_mapping(batch):
+        for key in LABEL_KEYS:
+            if key in batch:
+                rest = {k: batch[k] for k in batch.keys() if k != key}  # noqa: SIM118
+                return as_inputs(rest, name), _tensor(batch[key], f"{name} targets")
+        raise BadInput(f"`{name}` must have one of the keys {LABEL_KEYS}, but got {list(batch)}.")
+    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        inputs = tuple(batch[0]) if isinstance(batch[0], list) else batch[0]
+        return as_inputs(inputs, name), _tensor(batch[1], f"{name} targets")
+    several = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
+    raise BadInput(
+        f"`{name}` must yield pairs (inputs, target) or dicts with labels, "
+        f"but got {type(batch).__name__}{several}."
+    )
+
+
+def _read(
+    dataset: Any, indices: Sequence[Any], collate: Callable[[list[Any]], Any], name: str
+) -> Examples:
+    require(len(indices) > 0, name, "non-empty", Phrase("0 examples"))
+
+    def batch(chosen: Sequence[Any]) -> Examples:
+        samples = [dataset[i] for i in chosen]
+        try:
+            collated = collate(samples)
+        except (TypeError, RuntimeError, KeyError) as error:
+            raise BadInput(
+                f"`{name}` must be samples that collate into a batch, "
+                f"but got samples that do not ({error})."
+            ) from error
+        return Examples(*_split_batch(collated, name))
+
+    pieces = range(0, len(indices), READ_BATCH)
+    try:
+        examples = _join([batch(indices[i : i + READ_BATCH]) for i in pieces])
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(
+            f"`{name}` must be of one shape in all batches, but got others ({error})."
+        ) from error
+    stride = max(1, len(indices) // REREAD_ITEMS)
+    again = range(0, len(indices), stride)
+    for i in range(0, len(again), READ_BATCH):
+        some = again[i : i + READ_BATCH]
+        _require_same(batch([indices[j] for j in some]), *examples.select(torch.tensor(some)), name)
+    return examples
+
+
+def _join(parts: list[Examples]) -> Examples:
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*(leaves(part.inputs) for part in parts), strict=True)
+    joined = iter([torch.cat(column) for column in columns])
+    inputs = tree_map(lambda _: next(joined), parts[0].inputs)
+    return Examples(inputs, torch.cat([part.targets for part in parts]))
+
+
+def _require_same(again: Examples, inputs: Inputs, targets: Tensor, name: str) -> None:
+    pairs = list(zip(leaves(again.inputs), leaves(inputs), strict=True))
+    pairs.append((again.targets, targets))
+    for second, first in pairs:
+        # Values that are not finite are refused later, in their own words.
+        same = torch.equal(second.nan_to_num(), first.nan_to_num())
+        require(same, name, STEADY, Phrase("two reads that differ"))
+
+
+def _check(examples: Examples, name: str) -> None:
+    check_inputs(examples.inputs, f"{name} inputs")
+    targets, label = examples.targets, f"{name} targets"
+    require(targets.ndim > 0, label, "a tensor with an example axis", Phrase("a scalar"))
+    expected = count(examples.inputs)
+    require(len(targets) == expected, label, f"as many as the inputs ({expected})", len(targets))
+    _require_finite(targets, label)

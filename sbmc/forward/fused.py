@@ -1,0 +1,163 @@
+"""Layers rewritten over the particle axis: all particles in one pass, no `vmap`.
+
+The module is traced once into a graph (`torch.fx`); each node is then carried out by a rule that
+knows where the particle axis is. A value is a tensor with its particle axis at 0, at 1, or nowhere
+(shared by all particles, as the inputs are): a first linear layer over all particles is then one
+matrix product, and a first convolution one convolution.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from sbmc.examples import Inputs
+from sbmc.forward import stem
+from sbmc.forward.functional import evaluation_copy
+from sbmc.forward.rules import (
+    FUNCTION_RULES,
+    METHOD_RULES,
+    MODULE_RULES,
+    Unsupported,
+    Value,
+    Weights,
+)
+from sbmc.parameters import ParameterSpace
+
+
+class FusedForward:
+    """Evaluate a model for many parameter vectors by layers that know the particle axis.
+
+    Args:
+        model: the network; a copy in evaluation mode is traced, the module itself is not touched.
+        space: the parameters that vary between particles. The others, and the buffers, are the
+            model's.
+
+    Raises:
+        Unsupported: the model has a part that no rule covers.
+    """
+
+    path = "fused"
+
+    def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
+        copied = evaluation_copy(model, space)
+        if type(copied) in MODULE_RULES:
+            # A bare layer would be traced from the inside; in a sequence it is a node like any other.
+            copied = nn.Sequential(copied)
+            space = ParameterSpace(tuple(f"0.{name}" for name in space.names), space.shapes)
+        self._space = space
+        self._modules = dict(copied.named_modules())
+        self._nodes = _trace(copied)
+        _refuse_shared_weights(self._modules, self._nodes, space)
+        self._stem = stem.find(self._nodes, self._modules, space)
+        self._releases = _last_uses(self._nodes)
+
+    def prepare(self, inputs: Inputs) -> Inputs:
+        """What the first layer needs of the inputs, made once and not at every call."""
+        if self._stem is None or not isinstance(inputs, Tensor):
+            return inputs
+        return self._stem.prepare(inputs)
+
+    def prepared_bytes(self, inputs: Inputs) -> int:
+        """Memory that `prepare` would take beyond the inputs."""
+        if self._stem is None or not isinstance(inputs, Tensor):
+            return 0
+        return self._stem.prepared_bytes(inputs)
+
+    def __call__(self, theta: Tensor, inputs: Inputs, *, stacked: bool = False) -> Tensor:
+        """Outputs `(particles, examples, ...)` for `theta` and prepared inputs."""
+        if not isinstance(inputs, Tensor):
+            raise Unsupported("inputs other than one tensor")
+        weights = Weights(self._space.split(theta), len(theta))
+        first = Value(inputs, 0 if stacked else None)
+        values: dict[fx.Node, Any] = {}
+        for node in self._nodes:
+            if node.op == "output":
+                return _as_particle_outputs(
+                    fx.node.map_arg(node.args[0], values.__getitem__), len(theta)
+                )
+            values[node] = self._run(node, values, weights, first)
+            for done in self._releases.get(node, ()):
+                del values[done]
+        raise AssertionError("a traced graph ends in an output node")
+
+    def _run(
+        self, node: fx.Node, values: dict[fx.Node, Any], weights: Weights, first: Value
+    ) -> Any:
+        if node.op == "placeholder":
+            return first
+        if self._stem is not None and node in self._stem.skipped:
+            return None
+        if self._stem is not None and node is self._stem.output:
+            return self._stem(weights, first)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+        if node.op == "call_module":
+            module = self._modules[str(node.target)]
+            rule = MODULE_RULES.get(type(module))
+            if rule is None:
+                raise Unsupported(f"{type(module).__name__} ({node.target})")
+            return rule(module, weights.of(str(node.target), module), *args, **kwargs)
+        tables: dict[str, dict[Any, Any]] = {
+            "call_function": FUNCTION_RULES,
+            "call_method": METHOD_RULES,
+        }
+        rule = tables.get(node.op, {}).get(node.target)
+        if rule is None:
+            raise Unsupported(f"{node.op} {getattr(node.target, '__name__', node.target)}")
+        return rule(*args, **kwargs)
+
+
+def _trace(model: nn.Module) -> list[fx.Node]:
+    if type(model) in MODULE_RULES:
+        # A single layer, which tracing would open up.
+        graph = fx.Graph()
+        graph.output(graph.call_module("", (graph.placeholder("inputs"),)))
+        return list(graph.nodes)
+    try:
+        graph = fx.Tracer().trace(model)
+    except Exception as error:  # whatever a user's forward does with a symbolic value
+        raise Unsupported(
+            f"a forward that cannot be traced ({type(error).__name__}: {error})"
+        ) from error
+    nodes = list(graph.nodes)
+    if sum(node.op == "placeholder" for node in nodes) != 1:
+        raise Unsupported("a forward with more than one input")
+    return nodes
+
+
+def _refuse_shared_weights(
+    modules: dict[str, nn.Module], nodes: list[fx.Node], space: ParameterSpace
+) -> None:
+    called = [str(node.target) for node in nodes if node.op == "call_module"]
+    owned = [
+        (f"{layer}.{name}" if layer else name, id(parameter))
+        for layer in called
+        for name, parameter in modules[layer].named_parameters(recurse=False)
+    ]
+    if len({name for name, _ in owned}) != len(owned):
+        raise Unsupported("a layer with parameters that is used twice")
+    if len({identity for _, identity in owned}) != len(owned):
+        raise Unsupported("a parameter that two layers share")
+    if not set(space.names) <= {name for name, _ in owned}:
+        raise Unsupported("a sampled parameter outside the layers")
+
+
+def _last_uses(nodes: list[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
+    """Which values can be dropped after each node: activations must not pile up in prediction."""
+    last: dict[fx.Node, fx.Node] = {}
+    for node in nodes:
+        for used in node.all_input_nodes:
+            last[used] = node
+    releases: dict[fx.Node, list[fx.Node]] = {}
+    for used, node in last.items():
+        releases.setdefault(node, []).append(used)
+    return releases
+
+
+def _as_particle_outputs(value: Any, particles: int) -> Tensor:
+    if not isinstance(value, Value):
+        raise Unsupported("an output that is not one tensor")
+    if value.axis is None:
+        return value.tensor.expand(particles, *value.tensor.shape)
+    return value.at(0)

@@ -1,0 +1,65 @@
+"""One particle after another: for models that nothing else can run."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from sbmc.examples import Inputs, tree_map
+from sbmc.forward.functional import call_model, evaluation_copy
+from sbmc.parameters import ParameterSpace
+
+
+class LoopForward:
+    """A model's outputs for a batch of parameter vectors, one call for each.
+
+    The model is called as its author wrote it, so data-dependent control flow and `.item()` are
+    fine. It runs in evaluation mode, with its own buffers and frozen parameters, on a copy of it
+    made once.
+
+    Args:
+        model: the network; never changed.
+        space: which of its parameters the vectors stand for.
+
+    Example:
+        >>> from sbmc.parameters import select_parameters
+        >>> net = nn.Linear(3, 2)
+        >>> forward = LoopForward(net, select_parameters(net))
+        >>> forward(torch.zeros(10, 8), torch.ones(5, 3)).shape
+        torch.Size([10, 5, 2])
+    """
+
+    path = "loop"
+
+    def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
+        self.space = space
+        self._module = evaluation_copy(model, space)
+
+    def prepare(self, inputs: Inputs) -> Inputs:
+        """The inputs as they are."""
+        return inputs
+
+    def prepared_bytes(self, inputs: Inputs) -> int:
+        """Nothing is prepared."""
+        return 0
+
+    def __call__(self, theta: Tensor, inputs: Inputs, *, stacked: bool = False) -> Tensor:
+        """Evaluate every particle; differentiable in `theta`.
+
+        Args:
+            theta: parameters `(particles, dim)`.
+            inputs: `(examples, ...)`, the same for all particles; or `(particles, examples, ...)`.
+            stacked: whether the inputs have the particle axis.
+
+        Returns:
+            Outputs `(particles, examples, ...)`.
+        """
+        outputs = []
+        for particle, row in enumerate(theta.unbind()):
+            batch = _one_of(inputs, particle) if stacked else inputs
+            outputs.append(call_model(self._module, self.space.split(row), batch))
+        return torch.stack(outputs)
+
+
+def _one_of(inputs: Inputs, particle: int) -> Inputs:
+    return tree_map(lambda t: t[particle], inputs)

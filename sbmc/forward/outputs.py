@@ -1,0 +1,32 @@
+"""What counts as a model's output."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from sbmc.checks import require
+
+
+def as_logits(output: object) -> Tensor:
+    """Take the tensor that the likelihood reads out of what a model returned.
+
+    Args:
+        output: a tensor, or an object with a tensor `.logits` (Hugging Face).
+
+    Returns:
+        The tensor, as it came.
+
+    Raises:
+        BadInput: the model returned something else. Nothing is guessed: the first of a tuple may be
+            the logits or the loss.
+
+    Example:
+        >>> import torch
+        >>> as_logits(torch.zeros(5, 2)).shape
+        torch.Size([5, 2])
+    """
+    found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    rule = "a module that returns a tensor, or an object with a tensor `.logits`"
+    require(isinstance(found, Tensor), "model", rule, type(output).__name__)
+    assert isinstance(found, Tensor)  # for the type checker; `require` has seen to it
+    return found

@@ -1,0 +1,216 @@
+"""The target engine: log likelihood and gradient for a batch of particles, streamed and counted.
+
+Data and particles go through in chunks whose sizes follow from shapes and two limits, so that peak
+memory does not depend on the number of examples. Log likelihoods are sums over examples, never
+means, and are accumulated in float64, as are gradients across chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import Phrase, require
+from sbmc.examples import Examples, Inputs, rows, tree_map
+from sbmc.forward import Forward
+from sbmc.likelihoods import Likelihood
+from sbmc.log import logger
+from sbmc.prior import AnchoredPrior
+
+# Activations that stay in cache are several times faster than fresh large temporaries, which cost
+# page faults; chunks of very few examples lose to the overhead of calls.
+ACTIVATION_BYTES = 6 * 2**20
+SMALLEST_CHUNK = 24
+PARTICLES, SHARING_PARTICLES, MOST_PARTICLES = 10, 256, 4096
+# What `prepare` may keep between calls. Beyond it, chunks are prepared each time they are used.
+PREPARED_BYTES = 64 * 2**20
+
+
+class Evaluation(NamedTuple):
+    """The likelihood at a batch of positions; the leading axis is the particle."""
+
+    log_likelihood: Tensor  # (particles,) float64, a sum over examples
+    gradient: Tensor  # (particles, dim), with respect to the whitened position
+
+
+@dataclass
+class Evaluations:
+    """How many particles were evaluated over all data, with and without gradient."""
+
+    gradient: int = 0
+    forward: int = 0
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """How a batch is cut up: stored with a run, since it decides the last bits."""
+
+    examples: int
+    particles: int
+
+
+class Footprint(NamedTuple):
+    """Bytes that an example takes on its way through the model: once, and for each particle."""
+
+    shared: int
+    own: int
+
+
+def choose_chunks(footprint: Footprint, examples: int) -> Chunks:
+    """The deterministic rule: examples whose activations stay in cache, for a chunk of particles.
+
+    Where an example's shared part outweighs what each particle adds, as in a linear head, more
+    particles share one reading of it.
+
+    Args:
+        footprint: bytes per example.
+        examples: how many there are.
+
+    Returns:
+        The chunk sizes.
+
+    Example:
+        >>> choose_chunks(Footprint(shared=28_000, own=12_500), 1_200)
+        Chunks(examples=41, particles=10)
+        >>> choose_chunks(Footprint(shared=3_072, own=32), 25_000)
+        Chunks(examples=1024, particles=96)
+    """
+    # A whole small data set leaves room for many particles; calls, not arithmetic, are dear then.
+    room = (ACTIVATION_BYTES - examples * footprint.shared) // (examples * footprint.own)
+    particles = max(PARTICLES, room, min(SHARING_PARTICLES, footprint.shared // footprint.own))
+    particles = min(MOST_PARTICLES, particles)
+    fitting = ACTIVATION_BYTES // (footprint.shared + particles * footprint.own)
+    return Chunks(min(examples, max(SMALLEST_CHUNK, fitting)), particles)
+
+
+class Target:
+    """ℓ(θ(z)) and its gradient in z, for whitened positions z.
+
+    The tempered target is λ·ℓ(θ(z)) − ‖z‖²/2. The prior's part is left to the sampler, which needs
+    no evaluation for it, so that a change of temperature costs none either.
+
+    Args:
+        forward: the model as a function of many parameter vectors.
+        examples: the data, targets checked by the likelihood.
+        likelihood: log likelihood per example.
+        prior: the coordinates.
+        chunks: chunk sizes; by rule if not given.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        examples: Examples,
+        likelihood: Likelihood,
+        prior: AnchoredPrior,
+        chunks: Chunks | None = None,
+    ) -> None:
+        require(len(examples) > 0, "data", "non-empty", Phrase("0 examples"))
+        self._forward = forward
+        self._likelihood = likelihood
+        self._examples = examples
+        self.prior = prior
+        self.evaluations = Evaluations()
+        self._prepared: Inputs | None = None
+        if forward.prepared_bytes(examples.inputs) <= PREPARED_BYTES:
+            self._prepared = forward.prepare(examples.inputs)
+        self.chunks = chunks or choose_chunks(self._measure(), len(examples))
+        logger.debug("target: %s path, %s", forward.path, self.chunks)
+
+    @property
+    def dim(self) -> int:
+        """Number of sampled parameters."""
+        return self.prior.dim
+
+    @property
+    def path(self) -> str:
+        """How the model is evaluated: fused, vmap or loop."""
+        return self._forward.path
+
+    def __call__(self, positions: Tensor) -> Evaluation:
+        """Log likelihood and gradient over all data; one epoch for each particle.
+
+        Args:
+            positions: whitened, `(particles, dim)`.
+
+        Returns:
+            The evaluation. Non-finite values are passed on, for the sampler to reject.
+        """
+        self.evaluations.gradient += len(positions)
+        values = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
+        gradients = torch.empty_like(positions)
+        for particles in self._particle_chunks(len(positions)):
+            values[particles], gradients[particles] = self._with_gradient(positions[particles])
+        return Evaluation(values, gradients)
+
+    def log_likelihood(self, positions: Tensor) -> Tensor:
+        """Log likelihood alone, `(particles,)` float64: one forward epoch for each particle."""
+        self.evaluations.forward += len(positions)
+        total = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
+        with torch.no_grad():
+            for particles in self._particle_chunks(len(positions)):
+                theta = self.prior.to_parameters(positions[particles])
+                for inputs, targets in self._batches():
+                    total[particles] += self._sums(theta, inputs, targets)
+        return total
+
+    def _with_gradient(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        theta = self.prior.to_parameters(positions).requires_grad_()
+        value = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
+        gradient = torch.zeros(positions.shape, dtype=torch.float64, device=positions.device)
+        for inputs, targets in self._batches():
+            with torch.enable_grad():  # whatever the caller's mode is
+                sums = self._sums(theta, inputs, targets)
+                (part,) = torch.autograd.grad(sums.sum(), theta)
+            value += sums.detach()
+            gradient += part
+        return value, (gradient * self.prior.scale).to(positions.dtype)
+
+    def _sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
+        each = self._likelihood.log_prob(self._forward(theta, inputs), targets)
+        return each.sum(-1, dtype=torch.float64)
+
+    def _particle_chunks(self, particles: int) -> list[slice]:
+        size = self.chunks.particles
+        return [slice(i, min(i + size, particles)) for i in range(0, particles, size)]
+
+    def _batches(self) -> Iterator[tuple[Inputs, Tensor]]:
+        size = self.chunks.examples
+        for start in range(0, len(self._examples), size):
+            inputs, targets = self._examples.slice(start, start + size)
+            if self._prepared is None:
+                yield self._forward.prepare(inputs), targets
+            else:
+                yield rows(self._prepared, start, start + size), targets
+
+    def _measure(self) -> Footprint:
+        """Bytes saved for the backward pass, from batches of two sizes; shapes alone decide."""
+
+        def saved_bytes(examples: int, particles: int) -> int:
+            storages: dict[int, int] = {}
+
+            def note(tensor: Tensor) -> Tensor:
+                storage = tensor.untyped_storage()
+                storages[storage.data_ptr()] = storage.nbytes()
+                return tensor
+
+            inputs, targets = self._examples.slice(0, 1)
+            inputs = tree_map(lambda t: t.repeat(examples, *[1] * (t.ndim - 1)), inputs)
+            theta = self.prior.mean.repeat(particles, 1).requires_grad_()
+            prepared = self._forward.prepare(inputs)
+            hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda t: t)
+            with torch.enable_grad(), hooks:
+                # Held to the end: the address of a storage that is freed may be the next one's.
+                sums = self._sums(theta, prepared, targets.expand(examples, *targets.shape[1:]))
+            total = sum(storages.values())
+            del sums
+            return total
+
+        one = saved_bytes(2, 1) - saved_bytes(1, 1)
+        two = saved_bytes(2, 2) - saved_bytes(1, 2)
+        own = max(1, two - one)
+        return Footprint(shared=max(0, one - own), own=own)
