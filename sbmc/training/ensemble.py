@@ -1,0 +1,401 @@
+"""Deep ensembles: several networks trained from independent starts, in one batch."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from sbmc.checks import nearest, require
+from sbmc.examples import Examples, Inputs, as_examples, leaves, tree_map
+from sbmc.forward import Forward, build_forward
+from sbmc.forward.loop import LoopForward
+from sbmc.likelihoods import Likelihood, as_likelihood
+from sbmc.log import logger
+from sbmc.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.progress import open_progress
+from sbmc.randomness import Stream, generator
+from sbmc.training.group import Problem, train_group
+from sbmc.training.history import TrainingHistory
+from sbmc.training.module import ModuleForward, seeded, training_mode_layers
+from sbmc.training.settings import TrainingSettings, require_count
+
+if TYPE_CHECKING:
+    from sbmc.posterior import Posterior
+
+# Members trained at a time: at most this many, and at most this many parameters in all, so that
+# memory stays bounded (weights, gradient, two moments and the best weights so far are kept).
+GROUP_MEMBERS = 16
+GROUP_PARAMETERS = 2**25
+# What `prepare` may keep of the data. Beyond it, batches are prepared as they are used.
+PREPARED_BYTES = 2**28
+PATHS = ("auto", "fused", "vmap", "loop", "module")
+DEFAULT_EPOCHS = 1000
+
+# Weights, histories and buffers of a group's members.
+Trained = tuple[Tensor, list[TrainingHistory], list[dict[str, Tensor]]]
+Report = Callable[[list[TrainingHistory], int], None]
+Trainer = Callable[[list[int], Report], Trained]
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Trained members. Those whose training failed have a history and no place among the others.
+
+    Args:
+        positions: weights `(members, dim)` in the model's own coordinates.
+        members: the index of each row of `positions` among the members that were trained.
+        histories: one for every member that was trained, failed ones too.
+        space: the parameters that `positions` stands for.
+        model: a copy of the module that was given; the models are copies of this one.
+        buffers: for each row of `positions`, the buffers that training changed, by name.
+        likelihood: what the members were trained with.
+    """
+
+    positions: Tensor
+    members: tuple[int, ...]
+    histories: tuple[TrainingHistory, ...]
+    space: ParameterSpace
+    model: nn.Module
+    buffers: tuple[dict[str, Tensor], ...]
+    likelihood: Likelihood
+
+    @property
+    def models(self) -> list[nn.Module]:
+        """The members as modules, in evaluation mode; new copies at each call."""
+        return list(self)
+
+    @property
+    def total_epochs(self) -> int:
+        """Passes over the training data, all members together."""
+        return sum(history.epochs for history in self.histories)
+
+    @property
+    def epochs(self) -> float:
+        """Mean passes over the training data per member."""
+        return self.total_epochs / len(self.histories)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __getitem__(self, index: int) -> nn.Module:
+        """One member as a module, in evaluation mode; a new copy at each call."""
+        module = copy.deepcopy(self.model).eval()
+        self.space.write(self.positions[index], module)
+        own = dict(module.named_buffers())
+        for name, value in self.buffers[index].items():
+            own[name].copy_(value)
+        return module
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        return (self[index] for index in range(len(self)))
+
+    def posterior(self, islands: int = 1) -> Posterior:
+        """The ensemble as a posterior with equal weights, so that it predicts as any sampler does.
+
+        Args:
+            islands: the members are dealt out to this many islands, in order; a divisor of their number.
+
+        Returns:
+            The posterior.
+        """
+        from sbmc.posterior import ensemble_posterior  # later than training in the flow of data
+
+        return ensemble_posterior(self, self.likelihood, islands)
+
+
+def train_ensemble(
+    model: nn.Module,
+    train: Any,
+    validation: Any = None,
+    *,
+    members: int,
+    prior_variance: float | Tensor = 1.0,
+    likelihood: Any = "categorical",
+    parameters: Selection = "all",
+    seed: int = 0,
+    learning_rate: float = 1e-3,
+    batch_size: int = 64,
+    max_epochs: int | None = None,
+    window: int = 10,
+    patience: int = 5,
+    initial: str = "prior",
+    path: str = "auto",
+    member_chunk: int | None = None,
+    progress: bool | None = None,
+) -> Ensemble:
+    """Train several copies of a model from independent starts.
+
+    Each member minimises, by Adam on mini-batches B of the n training examples,
+
+        −(1/|B|) Σ_{i∈B} log p(y_i | x_i, θ) + ‖θ‖² / (2 v n),
+
+    the negative log posterior divided by n, with the prior N(0, v). It stops when the moving
+    average of its validation loss, prior included, has not improved for a while, and keeps the
+    weights of the epoch with the lowest validation loss. Member k has its own random stream: its
+    start and its data order do not depend on how many members there are, and its weights only in
+    the last bits.
+
+    Members are trained in one batch, with the model in evaluation mode. Models for which training
+    mode is another function (BatchNorm, dropout) are trained one member after another, in training
+    mode.
+
+    Args:
+        model: the network; never changed.
+        train: training data, as for `fit`.
+        validation: validation data, or None to train for `max_epochs` and keep the last weights.
+        members: how many to train.
+        prior_variance: variance v of the prior, a number or one per parameter `(dim,)`.
+        likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
+        parameters: which parameters to train, as for `fit`; the others keep the model's values.
+        seed: of all members' streams.
+        learning_rate: Adam's.
+        batch_size: examples in a mini-batch; the last one of an epoch may be shorter.
+        max_epochs: passes over the data at most (1000 with validation data; needed without).
+        window: epochs in the moving average.
+        patience: epochs without a lower average before stopping.
+        initial: `"prior"`, start at a draw from N(0, v), or `"model"`, at the model's own weights.
+        path: how to evaluate the members: `"auto"`, `"fused"`, `"vmap"`, `"loop"`; or `"module"`,
+            one after another in training mode, for models that hide their dropout from `"auto"`.
+        member_chunk: members trained at a time; None for a rule on the model's size.
+        progress: None shows a bar on a terminal, True always shows progress, False never.
+
+    Returns:
+        The ensemble.
+
+    Raises:
+        BadInput: an argument is refused; nothing has been computed then.
+        RuntimeError: no member's training stayed finite.
+
+    Example:
+        >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
+        >>> data = (inputs, (inputs[:, 0] > 0).long())
+        >>> ensemble = train_ensemble(nn.Linear(2, 2), data, members=3, max_epochs=2)
+        >>> len(ensemble), ensemble.positions.shape, ensemble.epochs
+        (3, torch.Size([3, 6]), 2.0)
+    """
+    require_count(members, "members")
+    if member_chunk is not None:
+        require_count(member_chunk, "member_chunk")
+    if max_epochs is None:
+        require(
+            validation is not None, "max_epochs", "given when there are no validation data", None
+        )
+        max_epochs = DEFAULT_EPOCHS
+    settings = TrainingSettings(
+        prior_variance=prior_variance,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        max_epochs=max_epochs,
+        window=window,
+        patience=patience,
+        initial=initial,
+        seed=seed,
+    )
+    hint = nearest(str(path), PATHS).rstrip("?")
+    require(path in PATHS, "path", "one of " + ", ".join(map(repr, PATHS)) + hint, path)
+    space = select_parameters(model, parameters)
+    if isinstance(prior_variance, Tensor):
+        good = prior_variance.numel() in (1, space.dim)
+        require(good, "prior_variance", f"one number or {space.dim}", tuple(prior_variance.shape))
+    data = _checked_data(model, space, train, validation, as_likelihood(likelihood))
+    layers = training_mode_layers(model, space)
+    if path == "module" or (path == "auto" and layers):
+        logger.debug(
+            "training one member at a time, in training mode: %s", ", ".join(layers) or path
+        )
+        _refuse_lone_example(model, layers, len(data.train), settings.batch_size)
+        size, trainer = 1, _one_by_one(model, space, data, settings)
+    else:
+        size = member_chunk or _group_size(members, space.dim)
+        trainer = _batched(model, space, data, settings, path)
+    groups = [list(range(i, min(i + size, members))) for i in range(0, members, size)]
+    trained = _run(trainer, groups, max_epochs, progress)
+    return _collect(model, space, as_likelihood(likelihood), trained)
+
+
+@dataclass(frozen=True)
+class _Data:
+    train: Examples
+    validation: Examples | None
+    likelihood: Likelihood
+
+
+def _checked_data(
+    model: nn.Module, space: ParameterSpace, train: Any, validation: Any, likelihood: Likelihood
+) -> _Data:
+    """Both data sets where the model is, in its precision, with targets that fit its outputs."""
+    start = space.flatten(model)
+    forward = LoopForward(model, space)
+
+    def checked(data: Any, name: str) -> Examples:
+        examples = as_examples(data, name).to(dtype=start.dtype, device=start.device)
+        inputs, _ = examples.slice(0, 2)
+        with torch.no_grad():
+            outputs = forward(start[None], inputs)[0]
+        return replace(examples, targets=likelihood.check(examples.targets, outputs))
+
+    held_out = None if validation is None else checked(validation, "validation")
+    return _Data(checked(train, "train"), held_out, likelihood)
+
+
+def _refuse_lone_example(
+    model: nn.Module, layers: Sequence[str], examples: int, batch_size: int
+) -> None:
+    """BatchNorm cannot be trained on a batch of one, which would come up after a whole epoch."""
+    modules = dict(model.named_modules())
+    if any(isinstance(modules.get(name), _BatchNorm) for name in layers):
+        rule = f"one that leaves no last batch of one of the {examples} examples (BatchNorm)"
+        require(examples % batch_size != 1, "batch_size", rule, batch_size)
+
+
+def _group_size(members: int, dim: int) -> int:
+    most = max(1, min(GROUP_MEMBERS, GROUP_PARAMETERS // dim))
+    # Of equal size, so that no small group is left over at the end.
+    return math.ceil(members / math.ceil(members / most))
+
+
+def _start(
+    model: nn.Module, space: ParameterSpace, group: list[int], settings: TrainingSettings
+) -> tuple[Tensor, list[torch.Generator]]:
+    """Initial weights `(members, dim)`, and the generators that go on to give the data orders."""
+    own = space.flatten(model)
+    streams = [generator(settings.seed, Stream.TRAINING, member) for member in group]
+    # Drawn in any case: the data order is then the same from either start.
+    noise = torch.stack([torch.randn(space.dim, generator=s, dtype=own.dtype) for s in streams])
+    if settings.initial == "model":
+        return own.repeat(len(group), 1), streams
+    variance = torch.as_tensor(settings.prior_variance, dtype=own.dtype, device=own.device)
+    return noise.to(own.device) * variance.sqrt(), streams
+
+
+def _batched(
+    model: nn.Module, space: ParameterSpace, data: _Data, settings: TrainingSettings, path: str
+) -> Trainer:
+    """Train a whole group in one batch, in evaluation mode."""
+    with torch.enable_grad():  # whatever the caller's mode is, as in training
+        forward = build_forward(model, space, data.train.slice(0, 2)[0], path)
+    learn: Callable[[Tensor, Inputs], Tensor] = partial(forward, stacked=True)
+    evaluate: Callable[[Tensor, Inputs], Tensor] = forward
+    sets = [data.train] if data.validation is None else [data.train, data.validation]
+    if sum(forward.prepared_bytes(examples.inputs) for examples in sets) <= PREPARED_BYTES:
+        sets = [replace(examples, inputs=forward.prepare(examples.inputs)) for examples in sets]
+    else:
+
+        def learn(theta: Tensor, inputs: Inputs) -> Tensor:
+            return forward(theta, _prepare_stacked(forward, inputs), stacked=True)
+
+        def evaluate(theta: Tensor, inputs: Inputs) -> Tensor:
+            return forward(theta, forward.prepare(inputs))
+
+    problem = Problem(
+        learn=learn,
+        evaluate=evaluate,
+        train=sets[0],
+        validation=sets[1] if len(sets) == 2 else None,
+        likelihood=data.likelihood,
+    )
+
+    def train(group: list[int], report: Report) -> Trained:
+        theta, orders = _start(model, space, group, settings)
+        positions, histories = train_group(problem, theta, group, orders, settings, report)
+        return positions, histories, [{}] * len(group)
+
+    return train
+
+
+def _prepare_stacked(forward: Forward, inputs: Inputs) -> Inputs:
+    """Prepare one batch per member, `(members, batch, ...)`."""
+    shape = leaves(inputs)[0].shape[:2]
+    prepared = forward.prepare(tree_map(lambda t: t.flatten(0, 1), inputs))
+    return tree_map(lambda t: t.unflatten(0, shape), prepared)
+
+
+def _one_by_one(
+    model: nn.Module, space: ParameterSpace, data: _Data, settings: TrainingSettings
+) -> Trainer:
+    """Train a group of one with the module in training mode."""
+
+    def train(group: list[int], report: Report) -> Trained:
+        (member,) = group
+        theta, orders = _start(model, space, group, settings)
+        forward = ModuleForward(model, space)
+        problem = Problem(
+            learn=forward.learn,
+            evaluate=forward.evaluate,
+            train=data.train,
+            validation=data.validation,
+            likelihood=data.likelihood,
+            keep=forward.keep,
+        )
+        with seeded(generator(settings.seed, Stream.TRAINING, member, 1), theta.device):
+            positions, histories = train_group(problem, theta, group, orders, settings, report)
+        return positions, histories, [forward.best_buffers]
+
+    return train
+
+
+def _run(
+    trainer: Trainer, groups: list[list[int]], max_epochs: int, progress: bool | None
+) -> Trained:
+    """Train group after group, and show how far it has come."""
+    members = sum(len(group) for group in groups)
+    positions: list[Tensor] = []
+    histories: list[TrainingHistory] = []
+    buffers: list[dict[str, Tensor]] = []
+    name = "training" if members == 1 else f"training {members} members"
+    with open_progress(progress, name, total=members * max_epochs, unit="epochs") as bar:
+        for group in groups:
+
+            def report(current: list[TrainingHistory], active: int, before: int = group[0]) -> None:
+                # A member that stops early has no epochs left to do.
+                stopped = before + len(current) - active
+                epoch = max(history.epochs for history in current)
+                last = [h.validation_loss[-1] for h in current if h.validation_loss]
+                shown = {"validation_loss": sum(last) / len(last)} if last else {}
+                done = stopped * max_epochs + active * epoch
+                bar.update(done, epoch=epoch, still_training=active, **shown)
+
+            trained, course, own = trainer(group, report)
+            positions.append(trained)
+            histories += course
+            buffers += own
+    return torch.cat(positions), histories, buffers
+
+
+def _collect(
+    model: nn.Module, space: ParameterSpace, likelihood: Likelihood, trained: Trained
+) -> Ensemble:
+    """The members that completed, with the histories of all."""
+    positions, histories, buffers = trained
+    good = [i for i, history in enumerate(histories) if history.outcome == "completed"]
+    failed = [history for history in histories if history.outcome == "failed"]
+    if not good:
+        raise RuntimeError(
+            f"Training failed: the loss of every member ({len(failed)}) stopped being finite, the "
+            f"first in epoch {min(h.epochs for h in failed)}. A lower learning_rate, or inputs "
+            "scaled to order 1, may help."
+        )
+    for history in failed:
+        logger.warning(
+            "member %d failed in epoch %d: its loss is not finite",
+            history.member,
+            history.epochs,
+        )
+    return Ensemble(
+        positions=positions[good],
+        members=tuple(good),
+        histories=tuple(histories),
+        space=space,
+        # A copy: the user may go on training the module.
+        model=copy.deepcopy(model),
+        buffers=tuple(buffers[i] for i in good),
+        likelihood=likelihood,
+    )

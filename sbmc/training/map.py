@@ -1,0 +1,88 @@
+"""The maximum of the posterior: an ensemble of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from sbmc.parameters import Selection
+from sbmc.training.ensemble import train_ensemble
+
+
+def train_map(
+    model: nn.Module,
+    train: Any,
+    validation: Any = None,
+    *,
+    prior_variance: float | Tensor = 1.0,
+    likelihood: Any = "categorical",
+    parameters: Selection = "all",
+    seed: int = 0,
+    learning_rate: float = 1e-3,
+    batch_size: int = 64,
+    max_epochs: int | None = None,
+    window: int = 10,
+    patience: int = 5,
+    initial: str = "prior",
+    path: str = "auto",
+    progress: bool | None = None,
+) -> nn.Module:
+    """Train a model to the maximum of its posterior (MAP), stopping early on validation data.
+
+    Minimises −(1/n) Σ_i log p(y_i | x_i, θ) + ‖θ‖² / (2 v n) as `train_ensemble` does, of which
+    this is member 0; the settings are explained there.
+
+    Args:
+        model: the network; never changed.
+        train: training data, as for `fit`.
+        validation: validation data, or None to train for `max_epochs` and keep the last weights.
+        prior_variance: variance v of the prior, a number or one per parameter `(dim,)`.
+        likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
+        parameters: which parameters to train; the others keep the model's values.
+        seed: of the initial weights and the data order.
+        learning_rate: Adam's.
+        batch_size: examples in a mini-batch.
+        max_epochs: passes over the data at most; needed without validation data.
+        window: epochs in the moving average of the validation loss.
+        patience: epochs without a lower average before stopping.
+        initial: `"prior"` or `"model"`: where to start.
+        path: how to evaluate the model.
+        progress: None shows a bar on a terminal, True always shows progress, False never.
+
+    Returns:
+        A trained copy of the model, in evaluation mode, with its `TrainingHistory` as `.history`.
+
+    Raises:
+        BadInput: an argument is refused; nothing has been computed then.
+        RuntimeError: the loss stopped being finite.
+
+    Example:
+        >>> import torch
+        >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
+        >>> data = (inputs, (inputs[:, 0] > 0).long())
+        >>> trained = train_map(nn.Linear(2, 2), data, max_epochs=3)
+        >>> trained.history.epochs
+        3
+    """
+    ensemble = train_ensemble(
+        model,
+        train,
+        validation,
+        members=1,
+        prior_variance=prior_variance,
+        likelihood=likelihood,
+        parameters=parameters,
+        seed=seed,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        max_epochs=max_epochs,
+        window=window,
+        patience=patience,
+        initial=initial,
+        path=path,
+        progress=progress,
+    )
+    trained = ensemble[0]
+    trained.history = ensemble.histories[0]  # type: ignore[assignment]
+    return trained
