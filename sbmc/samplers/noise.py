@@ -1,0 +1,51 @@
+"""Random numbers for islands that run as one batch: each island draws from its own generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class IslandNoise:
+    """Noise for a batch of islands, the particles of one island after those of another.
+
+    What an island gets depends on its own generator alone, so it is the same whether the island runs
+    alone or folded into a batch.
+
+    Args:
+        generators: one per island.
+        particles: particles per island.
+        device: where the numbers are wanted; they are drawn on the CPU, alike everywhere.
+    """
+
+    def __init__(
+        self,
+        generators: Sequence[torch.Generator],
+        particles: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.generators = list(generators)
+        self.particles = particles
+        self.device = device
+
+    def normal(self, dim: int, dtype: torch.dtype) -> Tensor:
+        """Standard normal `(islands * particles, dim)`."""
+        rows = [torch.randn(self.particles, dim, generator=g, dtype=dtype) for g in self.generators]
+        return torch.cat(rows).to(self.device)
+
+    def uniform(self) -> Tensor:
+        """Uniform on [0, 1), one per particle, float64."""
+        rows = [
+            torch.rand(self.particles, generator=g, dtype=torch.float64) for g in self.generators
+        ]
+        return torch.cat(rows).to(self.device)
+
+    def uniform_per_island(self) -> Tensor:
+        """Uniform on [0, 1), one per island, float64, on the CPU."""
+        return torch.cat([torch.rand(1, generator=g, dtype=torch.float64) for g in self.generators])
+
+    def select(self, islands: Sequence[int]) -> IslandNoise:
+        """The noise of some of the islands (the same generators, not copies)."""
+        return IslandNoise([self.generators[i] for i in islands], self.particles, self.device)

@@ -1,0 +1,129 @@
+import math
+
+import pytest
+import torch
+from targets import AnalyticTarget, flat_target, skewed_log_likelihood
+
+from sbmc.samplers import HMC
+from sbmc.samplers.chains import SEARCH_ACCEPTANCE, StepSearch
+from sbmc.samplers.noise import IslandNoise
+
+
+def run(settings, particles=5, islands=1, target=None, start=None, seed=0):
+    target = target or AnalyticTarget(skewed_log_likelihood)
+    rng = IslandNoise(
+        [torch.Generator().manual_seed(seed + i) for i in range(islands)], particles
+    )
+    if start is None:
+        start = torch.zeros(particles * islands, 2, dtype=torch.float64)
+    return settings.run(target, rng, start), target
+
+
+class TestBudget:
+    @pytest.mark.parametrize("epochs", [2, 7, 30, 161])
+    @pytest.mark.parametrize("length", [{"leapfrog": 1}, {"leapfrog": 4}, {}])
+    def test_epochs_are_spent_to_the_last_and_counted_by_the_target(self, epochs, length):
+        ((island,), target) = run(HMC(epochs=epochs, **length))
+        assert island.epochs == epochs
+        assert target.evaluations.gradient == epochs * 5
+
+    def test_steps_cost_their_leapfrog_steps_and_the_first_evaluation(self):
+        ((island,), target) = run(HMC(steps=9, leapfrog=3, step_size=0.1))
+        assert island.epochs == 1 + 9 * 3
+        assert target.evaluations.gradient == (1 + 9 * 3) * 5
+
+    def test_the_last_trajectories_of_a_budget_are_no_stumps(self):
+        ((island,), _) = run(HMC(epochs=200, step_size=0.05, adapt=False, jitter=0.0))
+        wanted = round(math.pi / 2 / 0.05)
+        assert all(0.5 * wanted <= length <= 1.5 * wanted for length in island.leapfrog)
+
+    def test_trajectory_lengths_are_jittered_around_the_quarter_period(self):
+        ((island,), _) = run(HMC(steps=40, step_size=0.03, adapt=False, jitter=0.2))
+        lengths = torch.tensor(island.leapfrog) * 0.03
+        assert lengths.min() >= 0.79 * math.pi / 2
+        assert lengths.max() <= 1.21 * math.pi / 2
+        assert lengths.std() > 0.05
+
+
+class TestAdaptation:
+    def test_follows_the_rule_during_warmup_and_is_frozen_after_it(self):
+        settings = HMC(steps=60, leapfrog=1, step_size=3.0)
+        ((island,), _) = run(settings, particles=50)
+        size, sizes = 3.0, []
+        for acceptance in island.acceptance[:30]:
+            size *= 0.7 if acceptance < 0.6 else 1.1 if acceptance > 0.8 else 1.0
+            sizes.append(size)
+        assert len(set(sizes)) > 3
+        assert island.step_size == pytest.approx(sizes[-1])
+        assert island.warm_steps == 30
+
+    def test_launch_is_taken_whatever_its_energy_and_leaves_the_step_size_alone(self):
+        # A step this long from the mode is never accepted; with a launch every particle moves.
+        steep = AnalyticTarget(lambda z: -50 * z.square().sum(-1))
+        start = torch.zeros(5, 30, dtype=torch.float64)
+        options = {"steps": 2, "leapfrog": 1, "step_size": 0.9, "warmup": 0.5}
+        ((moved,), _) = run(HMC(**options, launch=1), target=steep, start=start)
+        ((stuck,), _) = run(HMC(**options), target=steep, start=start)
+        assert (moved.draws[0] != 0).all()
+        assert (stuck.draws[0] == 0).all()
+        assert moved.step_size == 0.9
+
+    def test_search_brackets_the_acceptance(self):
+        for limit in (0.003, 0.07, 0.1, 0.9):
+            search = StepSearch()
+            for _ in range(12):
+                if search.done:
+                    break
+                search.update(1.0 if search.trial <= limit else SEARCH_ACCEPTANCE - 0.01)
+            assert search.done
+            assert limit / math.sqrt(2) - 1e-12 <= search.result <= limit
+
+    def test_search_is_paid_for(self):
+        ((given,), _) = run(HMC(steps=3, leapfrog=1, step_size=0.1))
+        ((searched,), _) = run(HMC(steps=3, leapfrog=1))
+        assert given.epochs == 4
+        assert searched.epochs > 4
+
+
+class TestDraws:
+    def test_are_the_last_states_thinning_steps_apart(self):
+        ((all_states,), _) = run(HMC(steps=20, leapfrog=1, draws=10))
+        ((thinned,), _) = run(HMC(steps=20, leapfrog=1, draws=3, thinning=4))
+        assert len(all_states.draws) == 10
+        for kept, expected in zip(thinned.draws, all_states.draws[1::4], strict=True):
+            assert torch.equal(kept, expected)
+
+    def test_of_a_budget_with_fixed_leapfrog(self):
+        ((island,), _) = run(HMC(epochs=41, leapfrog=2, step_size=0.1, draws=5, thinning=2))
+        ((last,), _) = run(HMC(epochs=41, leapfrog=2, step_size=0.1))
+        assert len(island.draws) == 5
+        assert torch.equal(island.draws[-1], last.draws[0])
+
+
+class TestIslands:
+    def test_an_island_that_starts_non_finite_fails_alone(self):
+        target = AnalyticTarget(lambda z: torch.where(z[:, 0] > 50, torch.inf, -z[:, 0] ** 2))
+        start = torch.zeros(15, 2, dtype=torch.float64)
+        start[7, 0] = 100.0
+        islands, _ = run(HMC(steps=4), islands=3, target=target, start=start)
+        assert [island.outcome for island in islands] == ["completed", "failed", "completed"]
+        assert "1 of 5 particles after 0 steps" in islands[1].message
+        assert islands[1].draws == []
+
+    def test_islands_keep_their_own_step_sizes(self):
+        # The second island sits where the likelihood is steep.
+        target = AnalyticTarget(lambda z: -(z.square().sum(-1)) * (1 + z[:, 0].relu() ** 4))
+        start = torch.zeros(10, 2, dtype=torch.float64)
+        start[5:, 0] = 5.0
+        islands, _ = run(HMC(steps=4, leapfrog=1), islands=2, target=target, start=start)
+        assert islands[1].step_size < islands[0].step_size / 2
+
+    def test_a_folded_island_equals_the_island_alone(self):
+        folded, _ = run(HMC(epochs=60), islands=3, seed=10)
+        ((alone,), _) = run(HMC(epochs=60), seed=12)
+        assert folded[2].leapfrog == alone.leapfrog
+        torch.testing.assert_close(folded[2].draws[0], alone.draws[0], rtol=1e-9, atol=1e-9)
+
+    def test_a_flat_likelihood_moves_a_quarter_period_at_once(self):
+        ((island,), _) = run(HMC(steps=4), target=flat_target(), particles=3)
+        assert island.sampling_acceptance > 0.9

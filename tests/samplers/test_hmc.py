@@ -1,0 +1,253 @@
+import math
+
+import pytest
+import torch
+from checks import distribution_fits, mean_and_covariance_fit
+from targets import (
+    AnalyticTarget,
+    conjugate_regression,
+    flat_target,
+    skewed_cdf,
+    skewed_log_likelihood,
+)
+
+import sbmc
+from sbmc.checks import BadInput
+from sbmc.samplers import HMC, hmc
+from sbmc.samplers.noise import IslandNoise
+
+
+def noise(particles: int, seed: int = 0, islands: int = 1) -> IslandNoise:
+    generators = [torch.Generator().manual_seed(seed + i) for i in range(islands)]
+    return IslandNoise(generators, particles)
+
+
+def skewed_state(particles: int = 6, dim: int = 3) -> tuple[hmc.HMCState, AnalyticTarget]:
+    target = AnalyticTarget(skewed_log_likelihood)
+    start = torch.randn(particles, dim, generator=torch.Generator().manual_seed(3)).double()
+    return hmc.init(start, target), target
+
+
+def trajectory(state, momentum, target, step_size, count, temperature=1.0):
+    particles = len(state.position)
+    return hmc._trajectory(
+        state,
+        momentum,
+        target,
+        torch.full((particles,), step_size),
+        torch.full((particles,), count),
+        torch.tensor(temperature, dtype=torch.float64),
+    )
+
+
+class TestLeapfrog:
+    def test_is_reversible(self):
+        state, target = skewed_state()
+        momentum = torch.randn(6, 3, generator=torch.Generator().manual_seed(4)).double()
+        end, turned = trajectory(state, momentum, target, 0.1, 20)
+        back, original = trajectory(end, -turned, target, 0.1, 20)
+        assert (end.position - state.position).abs().max() > 0.5
+        torch.testing.assert_close(back.position, state.position, atol=1e-12, rtol=0)
+        torch.testing.assert_close(-original, momentum, atol=1e-12, rtol=0)
+
+    def test_keeps_volume(self):
+        # The Jacobian of (z, p) -> (z', p') has determinant 1, which the acceptance rule relies on.
+        target = AnalyticTarget(skewed_log_likelihood)
+
+        def flow(point):
+            value, gradient = target(point[:2].unsqueeze(0))
+            state = hmc.HMCState(point[:2].unsqueeze(0), value, gradient)
+            end, momentum = trajectory(state, point[2:].unsqueeze(0), target, 0.3, 5)
+            return torch.cat([end.position[0], momentum[0]])
+
+        point = torch.tensor([0.3, -0.4, 1.0, 0.2], dtype=torch.float64)
+        width = 1e-5
+        columns = [
+            (flow(point + width * e) - flow(point - width * e)) / (2 * width)
+            for e in torch.eye(4, dtype=torch.float64)
+        ]
+        assert torch.linalg.det(torch.stack(columns, 1)).item() == pytest.approx(1, abs=1e-6)
+
+    def test_energy_error_is_of_second_order(self):
+        state, target = skewed_state()
+        momentum = torch.randn(6, 3, generator=torch.Generator().manual_seed(4)).double()
+        heat = torch.tensor(1.0, dtype=torch.float64)
+        start = hmc._hamiltonian(state, momentum, heat)
+        errors = []
+        for count in (20, 40, 80):
+            end, turned = trajectory(state, momentum, target, 1.0 / count, count)
+            errors.append((hmc._hamiltonian(end, turned, heat) - start).abs().mean().item())
+        assert errors[0] / errors[1] == pytest.approx(4, rel=0.15)
+        assert errors[1] / errors[2] == pytest.approx(4, rel=0.15)
+
+    def test_one_step_follows_the_formula(self):
+        state, target = skewed_state(particles=1, dim=1)
+        p, ε, λ = 0.7, 0.2, 0.5
+        z = state.position.item()
+
+        def force(x):
+            return λ * (3 - 2 * math.exp(x)) - x
+
+        half = p + ε / 2 * force(z)
+        expected = z + ε * half
+        momentum = torch.tensor([[p]], dtype=torch.float64)
+        end, turned = trajectory(state, momentum, target, ε, 1, λ)
+        assert end.position.item() == pytest.approx(expected)
+        assert turned.item() == pytest.approx(half + ε / 2 * force(expected))
+
+    def test_a_quarter_period_of_the_prior_forgets_the_start(self):
+        target = flat_target()
+        state = hmc.init(torch.full((1, 2), 3.0, dtype=torch.float64), target)
+        momentum = torch.tensor([[0.5, -1.0]], dtype=torch.float64)
+        end, _ = trajectory(state, momentum, target, math.pi / 2 / 400, 400)
+        torch.testing.assert_close(end.position, momentum, atol=1e-4, rtol=0)
+
+
+class TestStep:
+    def test_a_non_finite_proposal_is_rejected_and_counted(self):
+        def cliff(z):
+            return torch.where(z.sum(-1) > 0.0, torch.nan, -z.square().sum(-1))
+
+        target = AnalyticTarget(cliff)
+        state = hmc.init(torch.full((8, 1), -0.01, dtype=torch.float64), target)
+        sizes, counts = torch.full((8,), 0.5), torch.ones(8, dtype=torch.int64)
+        after, info = hmc.step(noise(8), state, target, step_size=sizes, leapfrog=counts)
+        assert 0 < info.non_finite.sum() < 8
+        assert not info.accepted[info.non_finite].any()
+        torch.testing.assert_close(after.position[info.non_finite], state.position[info.non_finite])
+        assert torch.isfinite(after.log_likelihood).all()
+
+    def test_is_pure(self):
+        state, target = skewed_state()
+        before = [field.clone() for field in state]
+        sizes, counts = torch.full((6,), 0.2), torch.full((6,), 3)
+        hmc.step(noise(6), state, target, step_size=sizes, leapfrog=counts)
+        assert all(torch.equal(a, b) for a, b in zip(before, state, strict=True))
+
+    def test_particles_with_fewer_steps_rest_and_cost_nothing(self):
+        state, target = skewed_state()
+        target.calls.clear()
+        counts = torch.tensor([1, 1, 1, 4, 4, 4])
+        hmc.step(noise(6), state, target, step_size=torch.full((6,), 0.1), leapfrog=counts)
+        assert target.calls == [6, 3, 3, 3]
+
+    def test_islands_in_one_batch_get_the_noise_they_would_get_alone(self):
+        state, target = skewed_state()
+        sizes, counts = torch.full((6,), 0.2), torch.full((6,), 3)
+        together, _ = hmc.step(
+            noise(3, seed=5, islands=2), state, target, step_size=sizes, leapfrog=counts
+        )
+        second = hmc.HMCState(*(field[3:] for field in state))
+        alone, _ = hmc.step(noise(3, seed=6), second, target, step_size=sizes[3:], leapfrog=counts[3:])
+        torch.testing.assert_close(together.position[3:], alone.position)
+
+    def test_a_change_of_temperature_costs_no_evaluation(self):
+        state, target = skewed_state()
+        count = target.evaluations.gradient
+        sizes, counts = torch.full((6,), 0.2), torch.ones(6, dtype=torch.int64)
+        for temperature in (0.1, 1.0):
+            hmc.step(
+                noise(6), state, target, step_size=sizes, leapfrog=counts, temperature=temperature
+            )
+        assert target.evaluations.gradient - count == 2 * 6
+
+
+def regression_samples(s: float, particles: int = 400) -> torch.Tensor:
+    problem = conjugate_regression()
+    posterior = sbmc.fit(
+        problem.model,
+        (problem.inputs, problem.targets),
+        s=s,
+        prior_variance=problem.prior_variance,
+        likelihood=sbmc.Gaussian(noise_variance=problem.noise_variance),
+        sampler=HMC(steps=24, step_size=0.1, adapt=False, launch=0),
+        particles=particles,
+        start="prior",
+        seed=1,
+        progress=False,
+    )
+    return posterior.positions[0]
+
+
+def skewed_samples(particles: int = 2000) -> torch.Tensor:
+    target = AnalyticTarget(skewed_log_likelihood)
+    start = torch.zeros(particles, 1, dtype=torch.float64)
+    (run,) = HMC(steps=20).run(target, noise(particles, seed=11), start)
+    return run.draws[0][:, 0]
+
+
+class TestDistribution:
+    """Each check raises a false alarm with probability 1e-4, if the seed were drawn anew."""
+
+    @pytest.mark.parametrize("s", [0.25, 1.0])
+    def test_conjugate_regression(self, s):
+        mean, covariance = conjugate_regression().posterior(s)
+        assert mean_and_covariance_fit(regression_samples(s), mean, covariance)
+
+    def test_skewed_target(self):
+        assert distribution_fits(skewed_samples(), skewed_cdf())
+
+    def test_the_prior_is_left_invariant_by_a_flat_likelihood(self):
+        start = torch.randn(1000, 3, generator=torch.Generator().manual_seed(2)).double()
+        (run,) = HMC(steps=3).run(flat_target(), noise(1000, seed=8), start)
+        assert mean_and_covariance_fit(run.draws[0], torch.zeros(3), torch.eye(3).double())
+
+    @pytest.mark.parametrize("s", [0.25, 1.0])
+    def test_a_sign_error_in_the_energy_is_caught(self, monkeypatch, s):
+        def wrong(state, momentum, temperature):
+            kinetic = momentum.double().square().sum(-1) / 2
+            prior = state.position.double().square().sum(-1) / 2
+            return kinetic + prior + temperature * state.log_likelihood
+
+        monkeypatch.setattr(hmc, "_hamiltonian", wrong)
+        mean, covariance = conjugate_regression().posterior(s)
+        assert not mean_and_covariance_fit(regression_samples(s), mean, covariance)
+
+    def test_a_prior_left_out_of_the_energy_is_caught(self, monkeypatch):
+        def wrong(state, momentum, temperature):
+            return momentum.double().square().sum(-1) / 2 - temperature * state.log_likelihood
+
+        monkeypatch.setattr(hmc, "_hamiltonian", wrong)
+        mean, covariance = conjugate_regression().posterior(1.0)
+        assert not mean_and_covariance_fit(regression_samples(1.0), mean, covariance)
+
+    def test_a_mirrored_likelihood_is_caught_by_the_skewed_target(self, monkeypatch):
+        mirrored = AnalyticTarget(lambda z: skewed_log_likelihood(-z))
+        start = torch.zeros(2000, 1, dtype=torch.float64)
+        (run,) = HMC(steps=20).run(mirrored, noise(2000, seed=11), start)
+        assert not distribution_fits(run.draws[0][:, 0], skewed_cdf())
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({}, "`steps` must be given, or else `epochs`, and not both"),
+            ({"steps": 5, "epochs": 5}, "`steps` must be given, or else `epochs`, and not both"),
+            ({"steps": 0}, "`steps` must be a positive integer, but got 0."),
+            ({"steps": 2.5}, "`steps` must be a positive integer, but got 2.5."),
+            ({"epochs": 1}, "`epochs` must be an integer of at least 2"),
+            ({"steps": 5, "leapfrog": 0}, "`leapfrog` must be a positive integer, but got 0."),
+            ({"steps": 5, "leapfrog": 3, "trajectory": 1.0}, "`trajectory` must be left out"),
+            ({"steps": 5, "trajectory": -1.0}, "`trajectory` must be positive and finite"),
+            ({"steps": 5, "step_size": 0.0}, "`step_size` must be positive and finite, but got 0.0"),
+            ({"steps": 5, "step_size": math.nan}, "`step_size` must be positive and finite"),
+            ({"steps": 5, "warmup": 1.0}, "`warmup` must be in [0, 1), but got 1.0."),
+            ({"steps": 5, "jitter": -0.1}, "`jitter` must be in [0, 1), but got -0.1."),
+            ({"steps": 5, "shrink": 1.5}, "`shrink` must be in (0, 1), but got 1.5."),
+            ({"steps": 5, "acceptance_band": (0.9, 0.2)}, "`acceptance_band` must be within (0, 1)"),
+            ({"steps": 5, "launch": -1}, "`launch` must be a non-negative integer, but got -1."),
+            ({"steps": 10, "draws": 6}, "`draws` must be few enough"),
+            ({"epochs": 100, "draws": 2}, "`draws` must be 1 unless the number of steps is known"),
+        ],
+    )
+    def test_nonsense_is_refused_when_settings_are_made(self, settings, message):
+        with pytest.raises(BadInput) as refusal:
+            HMC(**settings)
+        assert str(refusal.value).startswith(message)
+
+    def test_are_frozen_and_keyword_only(self):
+        with pytest.raises(AttributeError):
+            HMC(steps=3).steps = 4
+        with pytest.raises(TypeError):
+            HMC(3)
