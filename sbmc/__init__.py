@@ -1,0 +1,28 @@
+"""Scalable Bayesian Monte Carlo for PyTorch: a trained network that knows what it does not know."""
+
+from sbmc.checks import BadInput
+from sbmc.fit import fit
+from sbmc.likelihoods import Categorical, Custom, Gaussian
+from sbmc.persistence import load
+from sbmc.posterior import Posterior
+from sbmc.prediction import Prediction, RegressionPrediction
+from sbmc.samplers import HMC
+from sbmc.training import Ensemble, train_ensemble, train_map
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "HMC",
+    "BadInput",
+    "Categorical",
+    "Custom",
+    "Ensemble",
+    "Gaussian",
+    "Posterior",
+    "Prediction",
+    "RegressionPrediction",
+    "fit",
+    "load",
+    "train_ensemble",
+    "train_map",
+]

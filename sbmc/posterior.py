@@ -1,0 +1,275 @@
+"""The result: a weighted ensemble of parameter vectors that predicts with its uncertainty."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from sbmc.checks import Phrase, is_whole, require
+from sbmc.examples import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
+from sbmc.forward import Forward, build_forward
+from sbmc.head import SplitModel, split_model
+from sbmc.islands import IslandReport
+from sbmc.likelihoods import Gaussian, Likelihood
+from sbmc.parameters import ParameterSpace
+from sbmc.prediction import (
+    Prediction,
+    RegressionPrediction,
+    classification_prediction,
+    concatenate,
+    regression_prediction,
+)
+from sbmc.progress import open_progress
+
+if TYPE_CHECKING:
+    from sbmc.training import Ensemble
+
+PARTICLES_AT_ONCE = 10
+PREDICTION_BATCH = 128
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took. Epochs are per particle; see the design for the rules of counting.
+
+    Attributes:
+        epochs: likelihood and gradient evaluations per particle, mean over islands.
+        forward_epochs: evaluations without gradient, likewise.
+        anchor_epochs: the anchor's own (of all members together, for an ensemble).
+        total_epochs: epochs x particles x islands + anchor_epochs.
+        wall_seconds: measured, without the anchor's training; None if not measured.
+    """
+
+    epochs: float
+    forward_epochs: float
+    anchor_epochs: float
+    total_epochs: float
+    wall_seconds: float | None
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+class Posterior:
+    """A weighted ensemble of the model's parameters.
+
+    Attributes:
+        positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
+            chain stand as further particles. Islands that failed are not among them.
+        weights: `(islands, particles)` float64, summing to 1.
+        log_evidence: `(islands,)` float64; zero for MCMC and ensembles, which estimate none.
+        islands: one report per island, failed ones included.
+        cost: what it took.
+        settings: everything that decided the result, as plain values.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        space: ParameterSpace,
+        likelihood: Likelihood,
+        positions: Tensor,
+        weights: Tensor,
+        *,
+        log_evidence: Tensor,
+        islands: Sequence[IslandReport],
+        cost: Cost,
+        settings: dict[str, Any],
+    ) -> None:
+        self._model = copy.deepcopy(model)
+        self._space = space
+        self._likelihood = likelihood
+        self.positions = positions
+        self.weights = weights
+        self.log_evidence = log_evidence
+        self.islands = list(islands)
+        self.cost = cost
+        self.settings = settings
+        self._evaluator: tuple[Forward, SplitModel | None] | None = None
+
+    def __repr__(self) -> str:
+        islands, particles, dim = self.positions.shape
+        return f"Posterior(islands={islands}, particles={particles}, dim={dim})"
+
+    @property
+    def space(self) -> ParameterSpace:
+        """The sampled parameters."""
+        return self._space
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """What predictions are made of."""
+        return self._likelihood
+
+    @property
+    def island_ess(self) -> float:
+        """Effective number of islands, 1 / Σ W_p²: near 1 means that one island decides all."""
+        per_island = self.weights.sum(1)
+        return float(1 / per_island.square().sum())
+
+    def predict(
+        self, inputs: Any, *, batch_size: int | None = None, progress: bool | None = False
+    ) -> Prediction | RegressionPrediction:
+        """Predictive distribution of the ensemble, streamed in batches.
+
+        Args:
+            inputs: what the model takes: a tensor or array, a tuple or dict of them; or a
+                `DataLoader`, in its own order and batches, of which targets are dropped.
+            batch_size: examples per batch; by rule if not given.
+            progress: None for automatic, True for always.
+
+        Returns:
+            A `Prediction` for classification, otherwise a `RegressionPrediction`.
+
+        Raises:
+            BadInput: inputs that are empty or not finite.
+        """
+        weights = self.weights.flatten()
+        kept = weights > 0
+        theta = self.positions.flatten(0, 1)[kept]
+        weights = weights[kept]
+        parts: list[Any] = []
+        total, batches = self._input_batches(inputs, batch_size)
+        done = 0
+        with open_progress(progress, "predicting", total=total, unit="examples") as bar:
+            for batch in batches:
+                parts.append(self._predict_batch(theta, weights, batch))
+                done += count(batch)
+                bar.update(done)
+        require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
+        return concatenate(parts)
+
+    def first(self, islands: int) -> Posterior:
+        """The posterior of the first islands alone: what a run with that many would have given."""
+        most = len(self.islands)
+        good = is_whole(islands) and 1 <= islands <= most
+        require(good, "islands", f"an integer from 1 to {most}", islands)
+        reports = self.islands[:islands]
+        kept = sum(report.outcome == "completed" for report in reports)
+        require(kept > 0, "islands", "enough for one that completed", islands)
+        weights = self.weights[:kept]
+        epochs = sum(report.epochs for report in reports) / islands
+        particles = self.settings.get("particles", self.positions.shape[1])
+        total = epochs * particles * islands + self.cost.anchor_epochs
+        cost = replace(self.cost, epochs=epochs, total_epochs=total, wall_seconds=None)
+        return Posterior(
+            self._model,
+            self._space,
+            self._likelihood,
+            self.positions[:kept],
+            weights / weights.sum(),
+            log_evidence=self.log_evidence[:kept],
+            islands=reports,
+            cost=cost,
+            settings={**self.settings, "islands": islands},
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it."""
+        from sbmc.persistence import save
+
+        save(self, self._model, path)
+
+    def _input_batches(self, inputs: Any, size: int | None) -> tuple[int, Iterator[Inputs]]:
+        good = size is None or (is_whole(size) and size > 0)
+        require(good, "batch_size", "a positive integer", size)
+        dtype = self.positions.dtype
+
+        def ready(batch: Inputs) -> Inputs:
+            check_inputs(batch, "inputs")
+            return tree_map(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
+
+        if isinstance(inputs, DataLoader):
+            known = hasattr(inputs.dataset, "__len__")
+            total = len(inputs.dataset) if known else 0  # type: ignore[arg-type]
+            return total, (ready(batch_inputs(batch)) for batch in inputs)
+        everything = ready(as_inputs(inputs))
+        step = int(size or PREDICTION_BATCH)
+        starts = range(0, count(everything), step)
+        return count(everything), (rows(everything, start, start + step) for start in starts)
+
+    def _predict_batch(self, theta: Tensor, weights: Tensor, batch: Inputs) -> Any:
+        device = theta.device
+        batch = tree_map(lambda t: t.to(device), batch)
+        if self._evaluator is None:
+            self._evaluator = _build_evaluator(self._model, self._space, batch)
+        forward, split = self._evaluator
+        with torch.no_grad():
+            prepared = forward.prepare(batch if split is None else split.features(batch))
+            pieces = [
+                forward(theta[i : i + PARTICLES_AT_ONCE], prepared)
+                for i in range(0, len(theta), PARTICLES_AT_ONCE)
+            ]
+            outputs = torch.cat(pieces)
+            if self._likelihood.classification:
+                return classification_prediction(outputs.log_softmax(-1), weights)
+            noise = (
+                self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
+            )
+            return regression_prediction(outputs, weights, noise)
+
+
+def _build_evaluator(
+    model: nn.Module, space: ParameterSpace, inputs: Inputs
+) -> tuple[Forward, SplitModel | None]:
+    """The forward for `space`: over the final layer alone where that is all that varies."""
+    few = rows(inputs, 0, 2)
+    split = split_model(model, space, few)
+    if split is None:
+        return build_forward(model, space, few, gradient=False), None
+    features = split.features(few)
+    return build_forward(split.head, split.space, features, gradient=False), split
+
+
+def island_weights(log_evidence: Tensor, particles: int) -> Tensor:
+    """Weights `(islands, particles)`: by evidence across islands, equal inside an island.
+
+    Log-sum-exp until the last line, in float64.
+    """
+    across = torch.softmax(log_evidence.double(), 0)
+    return (across / particles).unsqueeze(1).expand(-1, particles).contiguous()
+
+
+def ensemble_posterior(ensemble: Ensemble, likelihood: Likelihood, islands: int = 1) -> Posterior:
+    """A deep ensemble as a posterior with equal weights, its members dealt out to islands in order.
+
+    Members with buffers of their own (the running statistics of BatchNorm) keep them: the buffers
+    are then part of the positions.
+    """
+    members = len(ensemble.positions)
+    good = is_whole(islands) and islands >= 1 and members % islands == 0
+    require(good, "islands", f"a divisor of the {members} members", islands)
+    particles = members // islands
+    space, positions = _with_buffers(ensemble)
+    epochs = float(ensemble.epochs)
+    reports = [IslandReport(i, "completed", epochs=epochs) for i in range(islands)]
+    return Posterior(
+        ensemble[0],
+        space,
+        likelihood,
+        positions.view(islands, particles, -1),
+        island_weights(torch.zeros(islands), particles),
+        log_evidence=torch.zeros(islands, dtype=torch.float64),
+        islands=reports,
+        cost=Cost(epochs, 0.0, 0.0, epochs * members, None),
+        settings={"s": 0.0, "particles": particles, "islands": islands, "sampler": "ensemble"},
+    )
+
+
+def _with_buffers(ensemble: Ensemble) -> tuple[ParameterSpace, Tensor]:
+    space, positions = ensemble.space, ensemble.positions
+    first = ensemble.buffers[0]
+    names = tuple(name for name, value in first.items() if value.is_floating_point())
+    if not names:
+        return space, positions
+    extra = [torch.cat([own[name].reshape(-1) for name in names]) for own in ensemble.buffers]
+    wider = ParameterSpace(space.names + names, space.shapes + tuple(first[n].shape for n in names))
+    return wider, torch.cat([positions, torch.stack(extra).to(positions.dtype)], dim=1)
