@@ -1,0 +1,66 @@
+"""What a data set consists of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DataBundle:
+    """A classification data set: in-domain splits, and inputs from outside the domain.
+
+    Attributes:
+        name: as `load_dataset` knows it.
+        checksum: SHA-256 of the source arrays, for the records.
+        classes: how many labels there are, 0 to `classes` − 1.
+        train: `(inputs, labels)`, what the anchor is trained on.
+        validation: `(inputs, labels)`, for early stopping and for the choice of settings.
+        test: `(inputs, labels)`, for nothing but the final measurement.
+        ood: out-of-domain inputs by group, in the order in which tables list them.
+    """
+
+    name: str
+    checksum: str
+    classes: int
+    train: tuple[Tensor, Tensor]
+    validation: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    ood: dict[str, Tensor]
+
+    @property
+    def train_and_validation(self) -> tuple[Tensor, Tensor]:
+        """Training and validation examples together: the data that samplers condition on.
+
+        The paper's authors train the anchor on `train`, stop it early on `validation`, and give
+        their samplers both. A sampler has no early stopping to hold data back for.
+        """
+        (inputs, labels), (more_inputs, more_labels) = self.train, self.validation
+        return torch.cat([inputs, more_inputs]), torch.cat([labels, more_labels])
+
+    def __repr__(self) -> str:
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        sizes = ", ".join(f"{name}={len(labels)}" for name, (_, labels) in parts.items())
+        groups = {name: len(inputs) for name, inputs in self.ood.items()}
+        return f"DataBundle({self.name!r}, classes={self.classes}, {sizes}, ood={groups})"
+
+
+def checksum(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of arrays of bytes: of names, shapes and values, not of how a file packs them.
+
+    Args:
+        arrays: uint8 arrays by name; their order counts.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        digest.update(f"{name}{tuple(array.shape)}{array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
