@@ -1,0 +1,220 @@
+"""The commands, and what becomes of errors: one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sbmc.checks import BadInput, nearest
+
+# Whatever package a version of typer takes its parser from, its usage errors are of this class.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Scalable Bayesian Monte Carlo for PyTorch: ensembles that know what they do not know.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from sbmc import __version__
+
+        typer.echo(f"sbmc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_version)
+    ] = False,
+) -> None:
+    """Options of `sbmc` itself."""
+
+
+Text = str | None
+
+
+@app.command("run")
+def run_command(
+    experiment: Annotated[str, typer.Argument(help="What to study; see `sbmc experiments`.")],
+    method: Annotated[
+        Text,
+        typer.Option(
+            help="One method or several, with commas; see `sbmc methods`. By default s-hmc, "
+            "and for digits the comparison map,de,s-hmc.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        Text,
+        typer.Option(
+            help="paper: the paper's settings (default); best: what we recommend (default for "
+            "digits, which are not in the paper).",
+            show_default=False,
+        ),
+    ] = None,
+    s: Annotated[Text, typer.Option("--s", help="Scale of the prior, in [0, 1].")] = None,
+    prior_variance: Annotated[Text, typer.Option(help="Variance of the prior.")] = None,
+    particles: Annotated[Text, typer.Option(help="Particles of an island.")] = None,
+    islands: Annotated[Text, typer.Option(help="Independent islands.")] = None,
+    also_islands: Annotated[
+        Text,
+        typer.Option(help="Also write records of the first so many islands; e.g. 1 or 1,2,4."),
+    ] = None,
+    steps: Annotated[Text, typer.Option(help="Moves of each chain.")] = None,
+    epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None,
+    leapfrog: Annotated[Text, typer.Option(help="Leapfrog steps of a move.")] = None,
+    trajectory: Annotated[
+        Text, typer.Option(help="Instead of leapfrog: length of a move, such as pi/2.")
+    ] = None,
+    start: Annotated[
+        Text, typer.Option(help="Where chains begin: prior, anchor or ensemble.")
+    ] = None,
+    seed: Annotated[Text, typer.Option(help="One seed (default 0) ...")] = None,
+    seeds: Annotated[Text, typer.Option(help="... or several: 0-4, or 0,2,5.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where to look for data first; then $SBMC_DATA.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Run even if the record is there.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the results.")] = False,
+) -> int:
+    """Run methods on an experiment and write a record of each run."""
+    from sbmc.cli.run import Request, run
+
+    named = {
+        "s": s,
+        "prior_variance": prior_variance,
+        "particles": particles,
+        "islands": islands,
+        "steps": steps,
+        "epochs": epochs,
+        "leapfrog": leapfrog,
+        "trajectory": trajectory,
+        "start": start,
+    }
+    request = Request.parse(
+        experiment=experiment,
+        methods=method,
+        preset=preset,
+        settings={name: value for name, value in named.items() if value is not None},
+        assignments=set_ or [],
+        seed=seed,
+        seeds=seeds,
+        also_islands=also_islands,
+        out=out,
+        data_dir=data_dir,
+        force=force,
+        debug=debug,
+        quiet=quiet,
+    )
+    return run(request)
+
+
+@app.command("experiments")
+def experiments_command() -> None:
+    """List the experiments, a line each."""
+    from sbmc.studies.experiments import experiment_names, get_experiment
+
+    _list({name: get_experiment(name).title for name in experiment_names()})
+
+
+@app.command("methods")
+def methods_command() -> None:
+    """List the methods, a line each."""
+    from sbmc.studies.methods import METHODS
+
+    _list({name: method.description for name, method in METHODS.items()})
+
+
+@app.command("table")
+def table_command(
+    experiment: Annotated[str, typer.Argument(help="Whose table; see `sbmc experiments`.")],
+    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
+        "experiments/records"
+    ),
+    style: Annotated[str, typer.Option("--format", help="text or markdown.")] = "text",
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Set our results beside the paper's, from the stored records."""
+    from sbmc.cli.table import show_table
+
+    show_table(experiment, records, style)
+
+
+def _list(lines: dict[str, str]) -> None:
+    width = max(map(len, lines))
+    for name, line in lines.items():
+        typer.echo(f"{name:{width}}  {line}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: what follows `sbmc`; None for those of the process.
+
+    Returns:
+        The exit code: 0; 1 if a run failed; 2 if an argument was refused; 130 after Ctrl-C.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=given, prog_name="sbmc", standalone_mode=False)
+    except BadInput as error:
+        return _complain(error, str(error), BAD_INPUT, given)
+    except UsageError as error:
+        return _complain(error, _explain(error), BAD_INPUT, given)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except Exception as error:
+        return _complain(error, f"{type(error).__name__}: {error}", FAILED, given)
+    if code == INTERRUPTED:
+        print("sbmc: interrupted; the records of finished runs are kept.", file=sys.stderr)
+    return int(code or 0)
+
+
+def _complain(error: Exception, message: str, code: int, arguments: Sequence[str]) -> int:
+    if "--debug" in arguments:
+        traceback.print_exception(error)
+    print("sbmc: " + " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def _explain(error: Any) -> str:
+    """Say in our form of words what the parser found wrong: argument, rule, value."""
+    context = getattr(error, "ctx", None)
+    command = context.command if context else None
+    where = context.command_path if context else "sbmc"
+    option = getattr(error, "option_name", None)
+    if option and hasattr(error, "possibilities"):
+        known = [name for each in (command.params if command else []) for name in each.opts]
+        hint = nearest(option, [name for name in known if name.startswith("--")])
+        return f"`option` must be one that `{where}` has (see --help), but got {option!r}.{hint}"
+    if hasattr(error, "param_type"):  # something required is missing
+        name = error.param.name if error.param else "argument"
+        return f"`{name}` must be given, but got nothing; see `{where} --help`."
+    commands = getattr(command, "commands", None)
+    if commands and not hasattr(error, "param"):
+        quoted = error.message.split("'")
+        given = quoted[1] if len(quoted) > 2 else error.message
+        hint = nearest(given, commands)
+        return f"`command` must be one of {', '.join(commands)}, but got {given!r}.{hint}"
+    return f"`{where}`: {error.format_message()}"

@@ -1,0 +1,212 @@
+"""`sbmc run`: from words to runs, and from runs to a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sbmc.checks import BadInput, require
+from sbmc.studies.experiments import Experiment, get_experiment
+from sbmc.studies.methods import Method, get_methods
+from sbmc.studies.records import Record
+from sbmc.studies.runner import Run, Workshop, run_study
+from sbmc.studies.settings import Settings, parse_assignment, resolve
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for, checked as far as it can be before any computing.
+
+    Attributes:
+        experiment: what to study.
+        plans: methods with their resolved settings, in order.
+        seeds: each method is run with each of them.
+        also_islands: numbers of islands to write records of besides.
+        out: folder of the records.
+        data_dir: where to look first for data.
+        force: run even if the record is there.
+        debug: let unexpected errors through.
+        quiet: show results only.
+    """
+
+    experiment: Experiment
+    plans: tuple[tuple[Method, Settings], ...]
+    seeds: tuple[int, ...]
+    also_islands: tuple[int, ...]
+    out: Path
+    data_dir: Path | None = None
+    force: bool = False
+    debug: bool = False
+    quiet: bool = False
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        experiment: str,
+        methods: str | None,
+        preset: str | None,
+        settings: Mapping[str, str],
+        assignments: Sequence[str],
+        seed: str | None,
+        seeds: str | None,
+        also_islands: str | None,
+        out: Path,
+        **rest: Any,
+    ) -> Request:
+        """Read the words of the command line.
+
+        Args:
+            experiment: the experiment's name.
+            methods: names with commas between them, or None for the experiment's own.
+            preset: the preset's name, or None for the experiment's own.
+            settings: settings with an option of their own.
+            assignments: others, as `KEY=VALUE`.
+            seed: one seed.
+            seeds: or several.
+            also_islands: numbers with commas between them.
+            out: folder of the records.
+            rest: fields that need no reading.
+
+        Returns:
+            The request.
+
+        Raises:
+            BadInput: if any of it is refused.
+        """
+        study = get_experiment(experiment)
+        names = methods.split(",") if methods is not None else study.default_methods
+        chosen = get_methods(name.strip() for name in names)
+        overrides: dict[str, Any] = dict(settings)
+        for name, value in map(parse_assignment, assignments):
+            if name in overrides:
+                raise BadInput(
+                    f"`{name}` must be given once, but got {overrides[name]} and {value}."
+                )
+            overrides[name] = value
+        if seed is not None and seeds is not None:
+            raise BadInput(f"`seed` must be left out when `seeds` is given, but got {seed!r}.")
+        require(not Path(out).is_file(), "out", "a folder", str(out))
+        plans = tuple(_plan(study, chosen, preset or study.default_preset, overrides))
+        most = max(settings["islands"] for _, settings in plans)
+        also = parse_numbers("also_islands", also_islands) if also_islands else ()
+        for number in also:
+            rule = f"between 1 and the number of islands ({most})"
+            require(1 <= number <= most, "also_islands", rule, number)
+        return cls(
+            experiment=study,
+            plans=plans,
+            seeds=parse_numbers("seed" if seed is not None else "seeds", seed or seeds or "0"),
+            also_islands=also,
+            out=Path(out),
+            **rest,
+        )
+
+
+def _plan(
+    experiment: Experiment, methods: Sequence[Method], preset: str, overrides: Mapping[str, Any]
+) -> list[tuple[Method, Settings]]:
+    if len(methods) == 1:
+        return [(methods[0], resolve(experiment, methods[0], preset, overrides))]
+    # In a comparison a setting goes to the methods that have it: `--s 0.2` is for S-HMC and no
+    # affair of the deep ensemble. One that no method has is refused by the last of them.
+    plans, taken = [], set()
+    for method in methods:
+        known = method.setting_names(resolve(experiment, method, preset)) - set(method.fixed)
+        own = {name: value for name, value in overrides.items() if name in known}
+        taken |= set(own)
+        plans.append((method, resolve(experiment, method, preset, own)))
+    left = {name: value for name, value in overrides.items() if name not in taken}
+    if left:
+        resolve(experiment, methods[-1], preset, left)
+        name, value = next(iter(left.items()))
+        names = ", ".join(method.name for method in methods)
+        raise BadInput(f"`{name}` must be a setting of one of {names}, but got {value!r}.")
+    return plans
+
+
+def parse_numbers(name: str, text: str) -> tuple[int, ...]:
+    """Read whole numbers: `3`, `0,2,5`, `0-4`, or a mixture.
+
+    Args:
+        name: the argument, for the error message.
+        text: the numbers.
+
+    Returns:
+        The numbers, each once, in the order given.
+
+    Raises:
+        BadInput: if the text has another form.
+
+    Example:
+        >>> parse_numbers("seeds", "0-2,7")
+        (0, 1, 2, 7)
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        rule = "whole numbers such as 3, 0,2,5 or 0-4"
+        good = first.isdecimal() and (not dash or (last.isdecimal() and int(first) <= int(last)))
+        require(good, name, rule, text)
+        numbers.extend(range(int(first), int(last if dash else first) + 1))
+    return tuple(dict.fromkeys(numbers))
+
+
+def run(request: Request) -> int:
+    """Do what was asked for, and show what came of it.
+
+    Args:
+        request: from `Request.parse`.
+
+    Returns:
+        The exit code: 1 if a run failed, else 0.
+    """
+    from sbmc.cli.show import show_comparison
+
+    # Progress is shown even where there is no terminal, as plain lines: runs take minutes.
+    workshop = Workshop(request.data_dir, progress=not request.quiet)
+    runs: list[Run] = []
+    for seed in request.seeds:
+        for method, settings in request.plans:
+            # In a comparison MAP has one island, however many the others have.
+            also = [k for k in request.also_islands if k <= settings["islands"]]
+            if not request.quiet:
+                name = f"{request.experiment.name} {method.name} seed {seed}"
+                print(f"{name} ...", file=sys.stderr)
+            done = run_study(
+                request.experiment,
+                method,
+                settings,
+                seed,
+                request.out,
+                also_islands=also,
+                force=request.force,
+                workshop=workshop,
+                debug=request.debug,
+            )
+            runs.append(done)
+            _say(done, quiet=request.quiet)
+    measured = [each for each in runs if each.record.outcome != "failed"]
+    if measured:
+        show_comparison(request.experiment, measured, request.out)
+    return 1 if any(each.record.outcome == "failed" for each in runs) else 0
+
+
+def _say(done: Run, quiet: bool) -> None:
+    record: Record = done.record
+    where = f"{record.experiment} {record.method} seed {record.seed}"
+    if record.outcome == "failed":
+        print(f"sbmc: {where} failed: {record.message} (record: {done.path})", file=sys.stderr)
+        return
+    if record.outcome == "partial":
+        lost = sum(island["outcome"] != "completed" for island in record.islands)
+        text = (
+            f"sbmc: {where}: {lost} of {len(record.islands)} islands failed (record: {done.path})"
+        )
+        print(text, file=sys.stderr)
+    if not quiet:
+        note = "reused (--force runs it again)" if done.reused else "written"
+        print(f"{where}: record {note}: {done.path}", file=sys.stderr)

@@ -1,0 +1,122 @@
+"""What a run shows when it is done: a table, a sentence, a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbmc.checks import BadInput
+from sbmc.studies.experiments import Experiment
+from sbmc.studies.records import Record
+from sbmc.studies.table import COLUMNS, MISSING, Pooled, pool
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sbmc.studies.runner import Run
+
+LABELS = {"map": "MAP", "de": "deep ensemble", "hmc": "HMC∥", "s-hmc": "S-HMC∥"}
+PICTURE = "sure_and_unsure.png"
+
+
+def print_wide(renderable: RenderableType) -> None:
+    """Print a table without cutting its cells, however narrow the terminal or the pipe."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console, wide = Console(), Console(width=1000)
+    needed = Measurement.get(wide, wide.options, renderable).maximum
+    Console(width=max(console.width, needed)).print(renderable)
+
+
+def show_comparison(experiment: Experiment, runs: Sequence[Run], out: Path) -> None:
+    """Print the table of some runs; of a comparison, also what it means, and draw its picture.
+
+    Args:
+        experiment: what was studied.
+        runs: completed runs.
+        out: folder of the records; the picture goes to the experiment's folder in it.
+    """
+    groups = _pool_runs(runs)
+    print_wide(_table(experiment, groups))
+    sentence = meaning({pooled.records[0].method: pooled for pooled in groups})
+    if sentence:
+        print(sentence)
+        _draw(runs[-1], out / experiment.name / PICTURE)
+
+
+def _pool_runs(runs: Sequence[Run]) -> list[Pooled]:
+    by_setting: dict[tuple[str, str], list[Record]] = {}
+    for each in runs:
+        for record in (*each.prefixes.values(), each.record):
+            by_setting.setdefault((record.method, record.hash), []).append(record)
+    return [pool(records) for records in by_setting.values()]
+
+
+def _table(experiment: Experiment, groups: Sequence[Pooled]) -> RenderableType:
+    from rich.table import Table
+
+    seeds = groups[0].records
+    count = f"mean ± standard error over {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
+    table = Table(title=f"{experiment.name}: {count}", title_justify="left", pad_edge=False)
+    table.add_column("")
+    table.add_column("P", justify="right")
+    for _, heading, _ in COLUMNS:
+        table.add_column(heading.replace("H_ep ", "H_ep\n").replace(" ", "\n"), justify="right")
+    table.add_column("epochs", justify="right")
+    table.add_column("seconds", justify="right")
+    for pooled in groups:
+        first = pooled.records[0]
+        cells = [_cell(pooled, metric, digits) for metric, _, digits in COLUMNS]
+        spent = [_plain(pooled.cost[name]) for name in ("epochs", "wall_seconds")]
+        label = LABELS.get(first.method, first.method)
+        table.add_row(label, str(first.settings["islands"]), *cells, *spent)
+    return table
+
+
+def _cell(pooled: Pooled, metric: str, digits: int) -> str:
+    if metric not in pooled.values:
+        return MISSING
+    unit = 100 if metric == "accuracy" else 1
+    text = f"{pooled.values[metric] * unit:.{digits}f}"
+    if len(pooled.records) > 1:
+        text += f"±{pooled.errors[metric] * unit:.{max(digits, 2)}f}"
+    return text
+
+
+def _plain(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.0f}"
+
+
+def meaning(results: dict[str, Pooled]) -> str:
+    """Say in one sentence what a comparison of MAP, deep ensemble and S-HMC∥ shows.
+
+    Args:
+        results: pooled runs by method.
+
+    Returns:
+        The sentence, made from the numbers; empty if one of the three is missing.
+    """
+    if not {"map", "de", "s-hmc"} <= set(results):
+        return ""
+    accuracy = {name: results[name].values["accuracy"] for name in ("map", "de", "s-hmc")}
+    outside = "entropy.epistemic.ood.all"
+    ours, ensemble = results["s-hmc"].values[outside], results["de"].values[outside]
+    return (
+        f"What it means: S-HMC∥ is right on {accuracy['s-hmc']:.1%} of the test inputs (deep "
+        f"ensemble {accuracy['de']:.1%}, MAP {accuracy['map']:.1%}), and on inputs unlike its "
+        f"training data its epistemic entropy is {ours:.2f}, {ours / ensemble:.1f} times the deep "
+        f"ensemble's {ensemble:.2f}; MAP's is 0, since one network alone cannot say that it does "
+        f"not know."
+    )
+
+
+def _draw(run: Run, target: Path) -> None:
+    from sbmc.figures.sure_unsure import draw_file
+
+    label = LABELS.get(run.record.method, run.record.method)
+    try:
+        print(f"Picture: {draw_file(run.path.parent, target, label)}")
+    except BadInput as error:
+        print(f"No picture: {error}")

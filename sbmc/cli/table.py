@@ -1,0 +1,40 @@
+"""`sbmc table`: ours beside the paper's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sbmc.checks import require
+from sbmc.cli.show import print_wide
+from sbmc.studies.claims import CLAIMS, HEADLINE, check_claim
+from sbmc.studies.experiments import get_experiment
+from sbmc.studies.table import FOOTNOTE, build_table, render, render_markdown
+
+FORMATS = ("text", "markdown")
+
+
+def show_table(experiment: str, records: Path, style: str) -> None:
+    """Print an experiment's table and what the records say of the paper's claims.
+
+    Args:
+        experiment: the experiment's name.
+        records: the folder of all records.
+        style: `"text"` or `"markdown"`.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    study = get_experiment(experiment)
+    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    lines = build_table(study, records)
+    if style == "markdown":
+        print(render_markdown(lines))
+        return
+    print_wide(render(study.title, lines))
+    print(FOOTNOTE)
+    if experiment == "mnist7":
+        print("\nClaims, checked on these records:")
+        for claim in (*CLAIMS, *HEADLINE):
+            verdict = check_claim(claim, records)
+            print(f"  {'✓' if verdict.holds else '✗'} {verdict.statement}: {verdict.evidence}")

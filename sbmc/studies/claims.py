@@ -1,0 +1,198 @@
+"""The paper's claims, and our own, as checks on records. A missing record fails its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbmc.studies.experiments import Row, get_experiment
+from sbmc.studies.paper import gold_standards
+from sbmc.studies.table import SEEDS, Pooled, find_records, pool
+
+EPISTEMIC = "entropy.epistemic"
+
+
+class MissingRecords(LookupError):
+    """A claim cannot be checked: not all of its runs are there."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a claim.
+
+    Attributes:
+        statement: the claim, in words.
+        holds: whether the records bear it out.
+        evidence: the numbers, or what is missing.
+    """
+
+    statement: str
+    holds: bool
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement and the check that decides it.
+
+    Attributes:
+        name: short, for test reports.
+        statement: in words.
+        check: given a function that finds pooled runs, says whether it holds and by what numbers.
+    """
+
+    name: str
+    statement: str
+    check: Callable[[Runs], tuple[bool, str]]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Finds the pooled runs of one experiment.
+
+    Attributes:
+        records: the folder of all records.
+        experiment: the experiment's name.
+    """
+
+    records: Path
+    experiment: str
+
+    def __call__(
+        self, method: str, islands: int = 1, preset: str = "paper", **overrides: object
+    ) -> Pooled:
+        """Pool the five seeds of a method, or raise `MissingRecords`."""
+        if method != "map":
+            overrides["islands"] = islands
+        row = Row(method, method, preset, overrides)
+        found = find_records(self.records, get_experiment(self.experiment), row)
+        if len(found) < len(SEEDS):
+            seeds = [record.seed for record in found]
+            raise MissingRecords(
+                f"{self.experiment} {method} ({preset}, P = {islands}): "
+                f"seeds {list(SEEDS)} are needed, {seeds or 'none'} found"
+            )
+        return pool(found)
+
+
+def _no_less_accurate(islands: int) -> Callable[[Runs], tuple[bool, str]]:
+    def check(runs: Runs) -> tuple[bool, str]:
+        ours = runs("s-hmc", islands).values["accuracy"]
+        anchor = runs("map").values["accuracy"]
+        return ours >= anchor, f"{ours:.2%} against {anchor:.2%}"
+
+    return check
+
+
+def _twice_the_ensemble(islands: int) -> Callable[[Runs], tuple[bool, str]]:
+    def check(runs: Runs) -> tuple[bool, str]:
+        name = f"{EPISTEMIC}.ood.all"
+        ours = runs("s-hmc", islands).values[name]
+        ensemble = runs("de", islands).values[name]
+        return ours >= 2 * ensemble, f"{ours:.3f} against {ensemble:.3f}"
+
+    return check
+
+
+def _three_times_correct(islands: int) -> Callable[[Runs], tuple[bool, str]]:
+    def check(runs: Runs) -> tuple[bool, str]:
+        values = runs("s-hmc", islands).values
+        wrong, right = values[f"{EPISTEMIC}.incorrect"], values[f"{EPISTEMIC}.correct"]
+        return wrong >= 3 * right, f"{wrong:.3f} against {right:.3f}"
+
+    return check
+
+
+def _full_posterior_fails(runs: Runs) -> tuple[bool, str]:
+    ours, anchor = runs("hmc").values["accuracy"], runs("map").values["accuracy"]
+    return anchor - ours > 0.05, f"{ours:.2%} against {anchor:.2%}"
+
+
+def _headline_accuracy(runs: Runs) -> tuple[bool, str]:
+    accuracy = runs("hmc", 8, "best").values["accuracy"]
+    return accuracy >= 0.94, f"{accuracy:.2%}"
+
+
+def _headline_nll(runs: Runs) -> tuple[bool, str]:
+    nll = runs("hmc", 8, "best").values["nll"]
+    return nll <= 0.212, f"{nll:.4f}"
+
+
+def _headline_entropy(runs: Runs) -> tuple[bool, str]:
+    values = runs("hmc", 8, "best").values
+    gold = next(row for row in gold_standards("mnist7") if row.epochs == 200_000).values
+    names = (f"{EPISTEMIC}.correct", f"{EPISTEMIC}.incorrect")
+    near = all(abs(values[name] / gold[name] - 1) <= 0.25 for name in names)
+    return near, ", ".join(f"{values[name]:.3f} against {gold[name]:.3f}" for name in names)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    *(
+        claim
+        for p in (1, 8)
+        for claim in (
+            Claim(
+                f"accuracy-p{p}",
+                f"S-HMC∥ (P = {p}) is no less accurate than MAP",
+                _no_less_accurate(p),
+            ),
+            Claim(
+                f"out-of-domain-p{p}",
+                f"S-HMC∥ (P = {p}) has at least twice the deep ensemble's H_ep out of domain",
+                _twice_the_ensemble(p),
+            ),
+            Claim(
+                f"mistakes-p{p}",
+                f"S-HMC∥ (P = {p}) has at least three times the H_ep on its mistakes",
+                _three_times_correct(p),
+            ),
+        )
+    ),
+    Claim(
+        "full-posterior",
+        "HMC∥ at s = 1 and 160 epochs loses more than 5 points of accuracy against MAP",
+        _full_posterior_fails,
+    ),
+)
+"""What the paper says, on MNIST7."""
+
+HEADLINE: tuple[Claim, ...] = (
+    Claim(
+        "headline-accuracy",
+        "HMC∥ by π/2 from the ensemble (P = 8): accuracy at least 94 %",
+        _headline_accuracy,
+    ),
+    Claim(
+        "headline-nll",
+        "HMC∥ by π/2 from the ensemble (P = 8): NLL at most 0.212",
+        _headline_nll,
+    ),
+    Claim(
+        "headline-entropy",
+        "HMC∥ by π/2 from the ensemble (P = 8): H_ep of correct and incorrect within 25 % of the "
+        "paper's 200,000-epoch chain",
+        _headline_entropy,
+    ),
+)
+"""What we add, on MNIST7: the full posterior in 200 epochs a chain."""
+
+
+def check_claim(claim: Claim, records: Path, experiment: str = "mnist7") -> Verdict:
+    """Decide one claim.
+
+    Args:
+        claim: one of `CLAIMS` or `HEADLINE`.
+        records: the folder of all records.
+        experiment: whose records.
+
+    Returns:
+        The verdict; a claim whose records are missing does not hold.
+    """
+    try:
+        holds, evidence = claim.check(Runs(records, experiment))
+    except MissingRecords as missing:
+        return Verdict(claim.statement, False, f"missing: {missing}")
+    except KeyError as missing:
+        return Verdict(claim.statement, False, f"missing metric: {missing}")
+    return Verdict(claim.statement, holds, evidence)

@@ -1,0 +1,128 @@
+"""The registry of experiments: one TOML file each, in `configs/`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from sbmc.checks import BadInput, nearest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PRESETS = ("paper", "best")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of an experiment's table: which records it pools, and what stands beside them.
+
+    Attributes:
+        label: the row's name in the table.
+        method: the method whose records are pooled.
+        preset: the preset that its settings come from.
+        overrides: what differs from the preset.
+        paper: method and islands of the paper's row beside it, or None where the paper has none.
+    """
+
+    label: str
+    method: str
+    preset: str
+    overrides: Mapping[str, Any]
+    paper: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A data set, a network and the settings of every method on them, as the TOML file has them.
+
+    Attributes:
+        name: the experiment's name, which is that of its file.
+        title: one line for `sbmc experiments`.
+        dataset: name of the data set.
+        network: name of the network.
+        default_methods: what runs where no method is named.
+        default_preset: the preset where none is named.
+        settings: settings of all methods.
+        training: settings of the anchor's and the ensemble's training.
+        presets: method name to preset name to settings.
+        rows: the rows of its table, in order.
+    """
+
+    name: str
+    title: str
+    dataset: str
+    network: str
+    default_methods: tuple[str, ...]
+    default_preset: str
+    settings: Mapping[str, Any]
+    training: Mapping[str, Any]
+    presets: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    rows: tuple[Row, ...]
+
+
+def experiment_names() -> list[str]:
+    """List the names of all experiments, in alphabetical order.
+
+    Example:
+        >>> experiment_names()
+        ['digits', 'mnist7']
+    """
+    files = resources.files(__package__).joinpath("configs").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+@cache
+def get_experiment(name: str) -> Experiment:
+    """Read an experiment by its name.
+
+    Args:
+        name: one of `experiment_names()`.
+
+    Returns:
+        The experiment.
+
+    Raises:
+        BadInput: if there is no such experiment; the message has the nearest name.
+
+    Example:
+        >>> get_experiment("mnist7").settings["prior_variance"]
+        0.1
+    """
+    names = experiment_names()
+    if name not in names:
+        raise BadInput(
+            f"`experiment` must be one of {', '.join(names)}, but got {name!r}."
+            + nearest(name, names)
+        )
+    text = resources.files(__package__).joinpath(f"configs/{name}.toml").read_text("utf-8")
+    config = tomllib.loads(text)
+    rows = tuple(
+        Row(
+            label=row["label"],
+            method=row["method"],
+            preset=preset,
+            overrides={**{k: row[k] for k in ("islands",) if k in row}, **row.get("set", {})},
+            paper=row.get("paper"),
+        )
+        for preset in PRESETS
+        for row in config["rows"][preset]
+    )
+    return Experiment(
+        name=name,
+        title=config["title"],
+        dataset=config["dataset"],
+        network=config["network"],
+        default_methods=tuple(config["default_methods"]),
+        default_preset=config["default_preset"],
+        settings=config["settings"],
+        training=config["training"],
+        presets=config["methods"],
+        rows=rows,
+    )

@@ -1,0 +1,70 @@
+"""The networks of the studies, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from sbmc.checks import BadInput, nearest, require
+
+
+def paper_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """Build the paper's small convolutional network.
+
+    One hidden layer of four 3 × 3 kernels with unit stride and padding, ReLU, 2 × 2 max pooling, a
+    linear layer (paper, appendix "MNIST7 Classification Example"). On 28 × 28 inputs and eight
+    classes it has the paper's d = 6,320 parameters. The softmax is the likelihood's affair.
+
+    Args:
+        input_shape: `(channels, height, width)` of one input, height and width even.
+        classes: number of outputs.
+
+    Returns:
+        The network, with torch's own initial weights.
+
+    Raises:
+        BadInput: if the shape is not that of an image, or there is no class.
+
+    Example:
+        >>> network = paper_cnn((1, 28, 28), 8)
+        >>> sum(parameter.numel() for parameter in network.parameters())
+        6320
+    """
+    is_image = len(input_shape) == 3 and all(size >= 1 for size in input_shape)
+    require(is_image, "input_shape", "(channels, height, width)", tuple(input_shape))
+    channels, height, width = input_shape
+    require(height % 2 == 0 == width % 2, "input_shape", "of even height and width", input_shape)
+    require(classes >= 1, "classes", "positive", classes)
+    return nn.Sequential(
+        nn.Conv2d(channels, 4, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4 * (height // 2) * (width // 2), classes),
+    )
+
+
+NETWORKS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {"cnn": paper_cnn}
+
+
+def build_network(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Build a network by its name in a study's configuration.
+
+    Args:
+        name: a key of `NETWORKS`.
+        input_shape: the shape of one input.
+        classes: number of outputs.
+
+    Returns:
+        The untrained network.
+
+    Raises:
+        BadInput: if there is no such network.
+    """
+    if name not in NETWORKS:
+        known = ", ".join(sorted(NETWORKS))
+        raise BadInput(
+            f"`network` must be one of {known}, but got {name!r}.{nearest(name, NETWORKS)}"
+        )
+    return NETWORKS[name](input_shape, classes)

@@ -1,0 +1,266 @@
+"""Settings of a run: an experiment's values, then a preset's, then what the command line says.
+
+What comes out is *resolved*: every value that decides the result stands in it, and two runs with
+equal settings and seed are the same run. The 12-digit hash of the settings names its folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sbmc.checks import BadInput, nearest, require
+from sbmc.studies.experiments import PRESETS, Experiment
+
+if TYPE_CHECKING:
+    from sbmc.studies.methods import Method
+
+Settings = dict[str, Any]
+
+STARTS = ("prior", "anchor", "ensemble")
+
+# At the top level of every record, used or not, so that records of all methods can be compared.
+ALWAYS = ("s", "prior_variance", "particles", "islands", "steps", "leapfrog", "mutations")
+
+# Two ways to say one thing: naming one of them takes back what the preset says by the other.
+ALTERNATIVES = (("steps", "epochs"), ("leapfrog", "trajectory"))
+
+
+def resolve(
+    experiment: Experiment,
+    method: Method,
+    preset: str = "paper",
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Put the settings of a run together and check them.
+
+    Args:
+        experiment: supplies the values that all methods share, and the presets.
+        method: says which settings there are.
+        preset: `"paper"` or `"best"`.
+        overrides: setting names to values, as text or as numbers; they win over the preset.
+
+    Returns:
+        Every setting of the method, with those of `ALWAYS` that it has not set to None.
+
+    Raises:
+        BadInput: if a setting is unknown, breaks its rule, or is fixed by the method.
+
+    Example:
+        >>> from sbmc.studies.experiments import get_experiment
+        >>> from sbmc.studies.methods import get_method
+        >>> digits, method = get_experiment("digits"), get_method("de")
+        >>> settings = resolve(digits, method, overrides={"islands": "2"})
+        >>> settings["particles"], settings["islands"], settings["steps"]
+        (10, 2, None)
+    """
+    if preset not in PRESETS:
+        raise BadInput(
+            f"`preset` must be one of {', '.join(PRESETS)}, but got {preset!r}."
+            + nearest(preset, PRESETS)
+        )
+    given = dict(overrides or {})
+    settings: Settings = {
+        "network": experiment.network,
+        **dict.fromkeys(ALWAYS),
+        **method.defaults(),
+        **{k: v for k, v in experiment.settings.items() if k not in method.fixed},
+        **experiment.training,
+        **experiment.presets.get(method.name, {}).get(preset, {}),
+        **method.fixed,
+    }
+    _require_known(given, settings, method)
+    for pair in ALTERNATIVES:
+        named = [name for name in pair if given.get(name) is not None]
+        if len(named) == 2:
+            raise BadInput(
+                f"`{pair[0]}` must be left out when `{pair[1]}` is given, "
+                f"but got {given[pair[0]]!r} and {given[pair[1]]!r}."
+            )
+        if named:
+            settings[pair[0]] = settings[pair[1]] = None
+    settings.update(given)
+    settings = {name: check_setting(name, value) for name, value in settings.items()}
+    for name, value in method.fixed.items():
+        require(settings[name] == value, name, f"{value} for {method.name}", settings[name])
+    method.validate(settings)
+    return settings
+
+
+def _require_known(given: Mapping[str, Any], settings: Settings, method: Method) -> None:
+    # What a method lacks is None in the record, but must not be asked of it.
+    choices = sorted(method.setting_names(settings))
+    for name, value in given.items():
+        if name not in choices:
+            raise BadInput(
+                f"`{name}` must be a setting of {method.name} ({', '.join(choices)}), "
+                f"but got {name}={value}.{nearest(name, choices)}"
+            )
+
+
+def check_setting(name: str, value: Any) -> Any:
+    """Read one value, from a TOML file or the command line, and check it against its rule.
+
+    Args:
+        name: the setting.
+        value: a number, a string, or None for "not set".
+
+    Returns:
+        The value in its own type, so that `1` and `"1.0"` lead to the same hash.
+
+    Raises:
+        BadInput: if the value breaks the rule.
+
+    Example:
+        >>> check_setting("trajectory", "pi/2")
+        1.5707963267948966
+    """
+    if isinstance(value, str) and value.lower() in ("none", "null"):
+        value = None
+    if value is None:
+        require(name not in _REQUIRED, name, _RULES[name][1] if name in _RULES else "set", value)
+        return None
+    if name not in _RULES:  # `network`, or a setting whose rule is its sampler's own
+        return value
+    parse, rule, holds = _RULES[name]
+    try:
+        parsed = parse(value)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        raise BadInput(f"`{name}` must be {rule}, but got {value!r}.") from None
+    require(holds(parsed), name, rule, value)
+    return parsed
+
+
+def parse_real(value: Any) -> float:
+    """Read a real number; multiples and fractions of pi may be written as such.
+
+    Args:
+        value: a number or text such as `"0.1"`, `"pi/2"`, `"2*pi"`, `"3π/4"`.
+
+    Returns:
+        The number.
+
+    Raises:
+        ValueError: if it is none.
+
+    Example:
+        >>> parse_real("2*pi") == 2 * math.pi
+        True
+    """
+    if isinstance(value, bool):
+        raise ValueError("a truth value is no number")
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*([\d.]*)\s*\*?\s*(?:pi|π)\s*(?:/\s*([\d.]+))?\s*", value.lower())
+        if match:
+            return float(match[1] or 1) * math.pi / float(match[2] or 1)
+    return float(value)
+
+
+def _parse_count(value: Any) -> int:
+    number = parse_real(value)
+    if number != int(number):
+        raise ValueError("not a whole number")
+    return int(number)
+
+
+def _parse_truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}[str(value).lower()]
+
+
+def _parse_reals(value: Any) -> list[float]:
+    return [parse_real(part) for part in (value.split(",") if isinstance(value, str) else value)]
+
+
+_Rule = tuple[Callable[[Any], Any], str, Callable[[Any], bool]]
+
+
+def _positive(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+_COUNT: _Rule = (_parse_count, "a positive whole number", lambda value: value >= 1)
+_POSITIVE: _Rule = (parse_real, "positive and finite", _positive)
+_FRACTION: _Rule = (parse_real, "in [0, 1)", lambda value: 0 <= value < 1)
+
+_RULES: dict[str, _Rule] = {
+    "s": (parse_real, "in [0, 1]", lambda value: 0 <= value <= 1),
+    "prior_variance": _POSITIVE,
+    "particles": _COUNT,
+    "islands": _COUNT,
+    "steps": _COUNT,
+    "epochs": _COUNT,
+    "leapfrog": _COUNT,
+    "trajectory": _POSITIVE,
+    "step_size": _POSITIVE,
+    "adapt": (_parse_truth, "true or false", lambda value: True),
+    "acceptance_band": (_parse_reals, "two numbers with a comma", lambda value: len(value) == 2),
+    "shrink": _POSITIVE,
+    "grow": _POSITIVE,
+    "warmup": _FRACTION,
+    "jitter": _FRACTION,
+    "draws": _COUNT,
+    "thinning": _COUNT,
+    "start": (str, f"one of {', '.join(STARTS)}", lambda value: value in STARTS),
+    "learning_rate": _POSITIVE,
+    "batch_size": _COUNT,
+    "max_epochs": _COUNT,
+    "window": _COUNT,
+    "patience": _COUNT,
+}
+
+_REQUIRED = ("s", "prior_variance", "particles", "islands", "start", "learning_rate", "batch_size")
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """Split `KEY=VALUE`, as `--set` takes it.
+
+    Args:
+        text: the assignment.
+
+    Returns:
+        The setting's name, with hyphens read as underscores, and its value as text.
+
+    Raises:
+        BadInput: if there is no `=` or nothing before it.
+
+    Example:
+        >>> parse_assignment("step-size=0.05")
+        ('step_size', '0.05')
+    """
+    key, equals, value = text.partition("=")
+    require(bool(equals and key.strip()), "set", "of the form KEY=VALUE", text)
+    return key.strip().replace("-", "_"), value.strip()
+
+
+def settings_hash(experiment: str, method: str, settings: Mapping[str, Any]) -> str:
+    """Name a run by what decides its result: 12 hexadecimal digits of a SHA-256.
+
+    Settings that are None are left out, so that a setting that is added later, and not used, does
+    not rename the runs that were made before it.
+
+    Args:
+        experiment: the experiment's name.
+        method: the method's name.
+        settings: resolved settings.
+
+    Returns:
+        The hash.
+
+    Example:
+        >>> settings_hash("digits", "map", {"s": 0.0, "steps": None})
+        'ef9e9e168ef5'
+    """
+    used = {name: value for name, value in settings.items() if value is not None}
+    canonical = json.dumps(
+        {"experiment": experiment, "method": method, "settings": used},
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -1,0 +1,23 @@
+import pytest
+import torch
+
+from sbmc.checks import BadInput
+from sbmc.studies.networks import build_network, paper_cnn
+
+
+@pytest.mark.parametrize(("size", "parameters"), [(28, 6320), (8, 40 + 64 * 8 + 8)])
+def test_the_papers_network(size, parameters):
+    network = build_network("cnn", (1, size, size), 8)
+    assert sum(each.numel() for each in network.parameters()) == parameters
+    assert network(torch.zeros(3, 1, size, size)).shape == (3, 8)
+
+
+def test_refusals():
+    with pytest.raises(BadInput, match="Did you mean 'cnn'"):
+        build_network("cn", (1, 8, 8), 8)
+    with pytest.raises(BadInput, match="input_shape"):
+        paper_cnn((64,), 8)
+    with pytest.raises(BadInput, match="even"):
+        paper_cnn((1, 7, 8), 8)
+    with pytest.raises(BadInput, match="classes"):
+        paper_cnn((1, 8, 8), 0)
