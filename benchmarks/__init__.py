@@ -1,0 +1,1 @@
+"""Speed and memory, measured; see README.md. Not part of the installed package."""

@@ -1,0 +1,7 @@
+"""`python -m benchmarks`: the engine's benchmark."""
+
+import sys
+
+from benchmarks.engine import main
+
+sys.exit(main())

@@ -1,0 +1,82 @@
+"""Peak memory of one evaluation, each measured in a process of its own.
+
+`python -m benchmarks.memory WORKLOAD PATH PARTICLES EXAMPLES THREADS QUICK` is the process: it
+makes the data, notes the peak so far, evaluates once, and prints by how many bytes the peak rose.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def measure_peak(
+    workload: str, path: str, particles: int, examples: int, *, threads: int, quick: bool
+) -> int:
+    """Bytes that one evaluation takes beyond data, modules and parameters.
+
+    Args:
+        workload: its name.
+        path: `fused`, `vmap` or `loop`.
+        particles: how many are evaluated.
+        examples: how many there are.
+        threads: torch's.
+        quick: tiny sizes.
+
+    Returns:
+        The rise of the process's peak memory.
+    """
+    words = [workload, path, particles, examples, threads, int(quick)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.memory", *map(str, words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held so far.
+
+    Linux hands `ru_maxrss` down from the process that started this one, which may have been larger;
+    the kernel's `VmHWM` starts afresh, so it is preferred where there is one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text("utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _measure_here(
+    workload: str, path: str, particles: int, examples: int, threads: int, quick: bool
+) -> int:
+    import torch
+
+    from benchmarks.workloads import build_target, draw_positions, get_workload, make_examples
+
+    torch.set_num_threads(threads)
+    chosen = get_workload(workload, quick)
+    # The same computation on two examples first: libraries that torch loads at first use are no
+    # memory of the engine's.
+    few = build_target(chosen, make_examples(chosen, 2), path)
+    few(draw_positions(few, 1))
+    data = make_examples(chosen, examples)
+    before = peak_bytes()
+    target = build_target(chosen, data, path)
+    target(draw_positions(target, particles))
+    return peak_bytes() - before
+
+
+if __name__ == "__main__":
+    name, way, *numbers = sys.argv[1:]
+    n, count, threads, quick = map(int, numbers)
+    print(_measure_here(name, way, n, count, threads, bool(quick)))

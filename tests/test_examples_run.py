@@ -1,0 +1,36 @@
+"""Every example runs, in its quick setting, and prints what its page promises."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SAYS = {
+    "digits.py": "predicts the same bits",
+    "last_layer.py": "520 of 4680 parameters sampled",
+    "regression.py": "epistemic sd inside the gap",
+}
+
+
+def test_every_example_is_known():
+    assert [path.name for path in EXAMPLES] == sorted(SAYS)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example_runs(path, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path), "--quick"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert SAYS[path.name] in done.stdout
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,36 @@
+"""`import sbmc` adds little to `import torch`, and brings nothing heavy along."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LIMIT = 0.3
+HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "ray", "arviz", "torchvision", "transformers")
+
+# Processor time, not wall time: the tests share their machine with one another.
+PROBE = f"""
+import sys, time
+import torch
+before, known = time.process_time(), set(sys.modules)
+import sbmc
+spent = time.process_time() - before
+added = {{name.split(".")[0] for name in set(sys.modules) - known}}
+print(spent, ",".join(sorted(added & set({HEAVY!r}))))
+"""
+
+
+def probe():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True
+    )
+    seconds, _, heavy = done.stdout.strip().partition(" ")
+    return float(seconds), heavy
+
+
+def test_import_adds_at_most_a_third_of_a_second_and_nothing_heavy():
+    results = [probe() for _ in range(3)]
+    assert min(seconds for seconds, _ in results) <= LIMIT, results
+    assert {heavy for _, heavy in results} == {""}

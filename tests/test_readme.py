@@ -1,0 +1,148 @@
+"""What README and docs print is run: Python code for real, shell commands up to the run itself.
+
+Python blocks of a file share one namespace, in the order of the page. A block that takes minutes
+has the comment `<!-- test: slow -->` on a line before it and is run by `make test-slow`.
+"""
+
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md")],
+    key=lambda path: path.name,
+)
+SHELLS = ("sh", "bash", "shell", "console")
+
+FENCE = re.compile(
+    r"^(?P<mark><!-- test: slow -->\s*\n)?```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```\s*$",
+    re.MULTILINE | re.DOTALL,
+)
+INDENTED = re.compile(r"^    (?:\$ )?((?:sbmc|make) .*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    code: str
+    line: int
+    slow: bool
+
+
+def blocks(text):
+    return [
+        Block(
+            match["language"],
+            match["code"],
+            text.count("\n", 0, match.start("code")) + 1,
+            match["mark"] is not None,
+        )
+        for match in FENCE.finditer(text)
+    ]
+
+
+def commands(text):
+    """Lines of shell blocks that call `sbmc` or `make`, without prompt, comment and variables."""
+    lines = [
+        line
+        for block in blocks(text)
+        if block.language in SHELLS
+        for line in block.code.replace("\\\n", " ").splitlines()
+    ]
+    lines += INDENTED.findall(FENCE.sub("", text))
+    found = []
+    for line in lines:
+        # A remark stands after a # or, in tables of commands, after two spaces.
+        line = re.split(r"\s#|\s{2,}", line.strip().removeprefix("$ "))[0]
+        line = re.sub(r"^(?:\w+=\S* )+", "", line)
+        if line.split(" ")[0] in ("sbmc", "make"):
+            found.append(line)
+    return found
+
+
+def run_blocks(path, chosen):
+    namespace = {"__name__": "__main__"}
+    for block in chosen:
+        # Blank lines before the code, so that a traceback names the line of the page.
+        source = "\n" * (block.line - 1) + block.code
+        exec(compile(source, str(path), "exec"), namespace)
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def with_python(slow):
+    pages = []
+    for page in PAGES:
+        python = [each for each in blocks(page.read_text("utf-8")) if each.language == "python"]
+        if any(each.slow for each in python) if slow else python:
+            pages.append(page)
+    return pages
+
+
+@pytest.mark.parametrize("page", with_python(slow=False), ids=name)
+def test_python_on_the_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    python = [each for each in blocks(page.read_text("utf-8")) if each.language == "python"]
+    run_blocks(page, [block for block in python if not block.slow])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", with_python(slow=True), ids=name)
+def test_slow_python_on_the_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    python = [each for each in blocks(page.read_text("utf-8")) if each.language == "python"]
+    run_blocks(page, python)
+
+
+ALL_COMMANDS = sorted({line for page in PAGES for line in commands(page.read_text("utf-8"))})
+
+
+@pytest.mark.parametrize("command", [line for line in ALL_COMMANDS if line.startswith("sbmc ")])
+def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
+    from sbmc.cli import main
+
+    # Everything up to the run itself: names, options and settings are read and checked.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sbmc.cli.run.run", lambda request: 0)
+    monkeypatch.setattr("sbmc.cli.table.show_table", lambda *arguments: None)
+    code = main(shlex.split(command)[1:])
+    assert code == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [line for line in ALL_COMMANDS if line.startswith("make ")])
+def test_make_target_exists(command):
+    done = subprocess.run(
+        [*shlex.split(command), "-n"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme_shows_code_and_commands():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert any(block.language == "python" for block in blocks(text))
+    assert any(line.startswith("make demo") for line in commands(text))
+    assert any(line.startswith("sbmc run") for line in commands(text))
+
+
+def test_blocks_and_commands_are_found():
+    page = (
+        "# Title\n\n```python\nx = 1\n```\n\n<!-- test: slow -->\n```python\ny = x\n```\n"
+        "```sh\n$ sbmc run digits   # a remark\nSBMC_DATA=. sbmc run mnist7 --s 0.1\nls\n```\n"
+        "text\n\n    make demo        what it does\n    python -m sbmc\n"
+    )
+    first, second = (block for block in blocks(page) if block.language == "python")
+    assert (first.code, first.line, first.slow) == ("x = 1\n", 4, False)
+    assert (second.code, second.slow) == ("y = x\n", True)
+    assert commands(page) == ["sbmc run digits", "sbmc run mnist7 --s 0.1", "make demo"]
+
+
+def test_a_block_that_fails_fails_its_page(tmp_path):
+    with pytest.raises(NameError, match="undefined"):
+        run_blocks(tmp_path / "page.md", [Block("python", "undefined\n", 3, False)])
