@@ -5,7 +5,7 @@
 #
 # Every target sets up what it needs in .venv, once. PIP_ARGS is handed to pip.
 
-# Threads that wait for work should sleep, not spin: on a busy machine spinning costs a factor of 50.
+# Threads that wait for work should sleep, not spin, or busy processes slow each other down.
 export OMP_WAIT_POLICY ?= PASSIVE
 
 PYTHON ?= python3

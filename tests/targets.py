@@ -14,7 +14,7 @@ from sbmc.target import Evaluation, Evaluations
 
 
 class AnalyticTarget:
-    """A log likelihood given as a function of whitened positions, with autograd for its gradient."""
+    """A log likelihood as a function of whitened positions, with autograd for its gradient."""
 
     def __init__(self, log_likelihood: Callable[[Tensor], Tensor]) -> None:
         self.log_likelihood = log_likelihood

@@ -43,7 +43,7 @@ class FusedForward:
     def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
         copied = evaluation_copy(model, space)
         if type(copied) in MODULE_RULES:
-            # A bare layer would be traced from the inside; in a sequence it is a node like any other.
+            # A bare layer would be traced from the inside; in a sequence it is a node like others.
             copied = nn.Sequential(copied)
             space = ParameterSpace(tuple(f"0.{name}" for name in space.names), space.shapes)
         self._space = space
@@ -109,11 +109,6 @@ class FusedForward:
 
 
 def _trace(model: nn.Module) -> list[fx.Node]:
-    if type(model) in MODULE_RULES:
-        # A single layer, which tracing would open up.
-        graph = fx.Graph()
-        graph.output(graph.call_module("", (graph.placeholder("inputs"),)))
-        return list(graph.nodes)
     try:
         graph = fx.Tracer().trace(model)
     except Exception as error:  # whatever a user's forward does with a symbolic value

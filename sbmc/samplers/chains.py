@@ -1,7 +1,7 @@
 """The loop around a Markov chain: budgets, step-size adaptation, finite checks, draws.
 
-It is given the algorithm's `init` and `step`; it never mentions which algorithm it is. Islands that run
-as one batch keep their own step sizes, budgets and noise; an island that is done leaves the batch.
+It is given the algorithm's `init` and `step`; it never mentions which algorithm it is. Islands
+that run as one batch keep their own step sizes, budgets and noise; one that is done leaves it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,51 @@ SEARCH_PROBES = 12
 
 
 class ChainSettings(Protocol):
-    """What the loop reads of an algorithm's settings."""
+    """What the loop reads of an algorithm's settings, which are frozen."""
 
-    steps: int | None
-    epochs: int | None
-    step_size: float | None
-    adapt: bool
-    acceptance_band: tuple[float, float]
-    shrink: float
-    grow: float
-    warmup: float
-    launch: int | None
-    draws: int
-    thinning: int
+    @property
+    def steps(self) -> int | None:
+        """Steps to make, or None with a budget."""
+
+    @property
+    def epochs(self) -> int | None:
+        """Evaluations to spend, or None with `steps`."""
+
+    @property
+    def step_size(self) -> float | None:
+        """The first step size, or None to search for it."""
+
+    @property
+    def adapt(self) -> bool:
+        """Whether the step size is adapted during warm-up."""
+
+    @property
+    def acceptance_band(self) -> tuple[float, float]:
+        """Acceptance that leaves the step size alone."""
+
+    @property
+    def shrink(self) -> float:
+        """Factor below the band."""
+
+    @property
+    def grow(self) -> float:
+        """Factor above the band."""
+
+    @property
+    def warmup(self) -> float:
+        """Fraction of the steps or of the budget."""
+
+    @property
+    def launch(self) -> int | None:
+        """First steps that are taken whatever their energy."""
+
+    @property
+    def draws(self) -> int:
+        """States kept of each chain."""
+
+    @property
+    def thinning(self) -> int:
+        """Steps between them."""
 
     def leapfrog_steps(self, step_size: float, uniform: float, left: int | None) -> int:
         """Evaluations that the next step takes, out of `left`."""
@@ -96,7 +128,7 @@ def run_chains(
         report: called after every step with all runs.
 
     Returns:
-        One run per island; those whose start was not finite have failed, without harm to the others.
+        One run per island; those whose start was not finite have failed, alone.
     """
     particles = rng.particles
     state = init(start, target)
@@ -181,7 +213,7 @@ def _after_step(
 
 
 def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:
-    """Keep the last `draws` states that are `thinning` steps apart, the newest always among them."""
+    """Keep the last `draws` states, `thinning` steps apart, the newest always among them."""
     if settings.draws == 1:
         run.draws = [position.clone()] if _unfinished(run, settings) is False else []
         return

@@ -4,7 +4,7 @@ With the anchored prior N(0, I), the target at temperature λ is
 
     log π(z) = λ·ℓ(z) − ‖z‖²/2,
 
-and a step draws a momentum p ~ N(0, I), follows L leapfrog steps of size ε of the Hamiltonian flow of
+and a step draws a momentum p ~ N(0, I), follows L leapfrog steps of size ε of the flow of
 H(z, p) = −log π(z) + ‖p‖²/2, and accepts the end point with probability min(1, exp(−ΔH)), which
 leaves π invariant. For a flat likelihood the flow is a rotation with period 2π: a trajectory of
 length π/2 makes every direction that the data leave free independent of its past.
@@ -25,7 +25,7 @@ from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Evaluation, Target
 
 QUARTER_PERIOD = math.pi / 2
-# A trajectory never has more steps than this, so that a step size on its way down cannot stall a run.
+# A trajectory never has more steps, so that a step size on its way down cannot stall a run.
 MOST_LEAPFROG_STEPS = 1_000
 
 
@@ -71,8 +71,8 @@ def step(
         state: where the particles are.
         target: log likelihood and gradient.
         step_size: ε, `(particles,)`.
-        leapfrog: L, `(particles,)` integers, at least 1. Particles that have made their L steps rest
-            and cost nothing more.
+        leapfrog: L, `(particles,)` integers, at least 1. Particles that have made theirs rest and
+            cost nothing more.
         temperature: λ, a number or `(particles,)`.
         metropolis: False takes every finite end point, whatever its energy: for warm-up only.
 
@@ -136,8 +136,8 @@ class HMC:
 
     Args:
         steps: HMC steps per chain; or
-        epochs: a budget of likelihood evaluations per chain instead, the first one and the search for
-            a step size included. The last trajectory is cut to fit.
+        epochs: a budget of likelihood evaluations per chain instead, the first one and the search
+            for a step size included. The last trajectory is made to fit.
         trajectory: length of a trajectory in whitened units, π/2 by default; the number of leapfrog
             steps follows from the step size; or
         leapfrog: a fixed number of leapfrog steps (1 in the paper).
@@ -146,12 +146,13 @@ class HMC:
             particles of the island: times `shrink` below the band, times `grow` above it.
         acceptance_band: the acceptance that is left alone.
         warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
-        launch: the first so many steps of the warm-up are taken whatever their energy error. Chains that
-            start at a point estimate leave it uphill, where leapfrog's error all has one sign and
-            would reject every long trajectory. 1 with `trajectory`, 0 with `leapfrog`, if not given.
-        jitter: each trajectory's length is multiplied by a uniform draw from 1 ± jitter. Without it a
-            direction in which the target is four times as narrow as the prior would come back to
-            where it started.
+        launch: the first so many steps of the warm-up are taken whatever their energy error.
+            Chains that start at a point estimate leave it uphill, where leapfrog's errors all have
+            one sign and would reject every long trajectory. If not given, 1 with `trajectory` and
+            0 with `leapfrog`.
+        jitter: each trajectory's length is multiplied by a uniform draw from 1 ± jitter. Without
+            it, a direction in which the target's variance is a quarter of the prior's would come
+            back to where it started.
         draws: states kept of each chain, `thinning` steps apart, the last of them at the end. They
             stand as further particles in the posterior.
         thinning: steps from one kept state to the next.
@@ -232,7 +233,8 @@ class HMC:
                 "1 unless the number of steps is known (`steps`, or `epochs` with `leapfrog`)",
                 self.draws,
             )
-            assert self.epochs is not None and self.leapfrog is not None
+            assert self.epochs is not None
+            assert self.leapfrog is not None
             steps = (self.epochs - 1) // self.leapfrog
         kept = steps - math.ceil(steps * self.warmup)
         # The search for a step size may take some of a budget; draws must fit in what is sure.
@@ -249,11 +251,11 @@ class HMC:
         Args:
             step_size: ε.
             uniform: a draw from [0, 1), which sets the jitter.
-            left: evaluations that remain of a budget, if there is one. A trajectory takes all of them
-                if less than half a trajectory would otherwise remain.
+            left: evaluations that remain of a budget, if there is one. A trajectory takes all of
+                them if less than half a trajectory would otherwise remain.
 
         Returns:
-            The number of leapfrog steps. It depends on no position, so that the chain stays reversible.
+            The number of leapfrog steps. It depends on no position: the chain stays reversible.
         """
         if self.leapfrog is not None:
             return self.leapfrog if left is None else min(self.leapfrog, left)

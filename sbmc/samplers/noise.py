@@ -11,7 +11,7 @@ from torch import Tensor
 class IslandNoise:
     """Noise for a batch of islands, the particles of one island after those of another.
 
-    What an island gets depends on its own generator alone, so it is the same whether the island runs
+    What an island gets depends on its own generator alone: it is the same whether the island runs
     alone or folded into a batch.
 
     Args:

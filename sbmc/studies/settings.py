@@ -204,6 +204,7 @@ _RULES: dict[str, _Rule] = {
     "grow": _POSITIVE,
     "warmup": _FRACTION,
     "jitter": _FRACTION,
+    "launch": (_parse_count, "a non-negative integer", lambda value: value >= 0),
     "draws": _COUNT,
     "thinning": _COUNT,
     "start": (str, f"one of {', '.join(STARTS)}", lambda value: value in STARTS),

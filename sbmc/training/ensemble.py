@@ -101,7 +101,7 @@ class Ensemble:
         """The ensemble as a posterior with equal weights, so that it predicts as any sampler does.
 
         Args:
-            islands: the members are dealt out to this many islands, in order; a divisor of their number.
+            islands: the members are dealt out to so many islands, in order; divides their number.
 
         Returns:
             The posterior.

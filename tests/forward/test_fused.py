@@ -130,7 +130,7 @@ MODELS = {
         ),
         (3, 5),
     ),
-    "layer norm first": (lambda: nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 3)), VECTORS),
+    "layer norm first": (lambda: nn.Sequential(nn.LayerNorm(5, eps=0.1), nn.Linear(5, 3)), VECTORS),
     "layer norm without weights": (
         lambda: nn.Sequential(
             nn.Linear(5, 4), nn.LayerNorm(4, elementwise_affine=False), nn.Linear(4, 3)

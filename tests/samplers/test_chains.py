@@ -11,9 +11,7 @@ from sbmc.samplers.noise import IslandNoise
 
 def run(settings, particles=5, islands=1, target=None, start=None, seed=0):
     target = target or AnalyticTarget(skewed_log_likelihood)
-    rng = IslandNoise(
-        [torch.Generator().manual_seed(seed + i) for i in range(islands)], particles
-    )
+    rng = IslandNoise([torch.Generator().manual_seed(seed + i) for i in range(islands)], particles)
     if start is None:
         start = torch.zeros(particles * islands, 2, dtype=torch.float64)
     return settings.run(target, rng, start), target
@@ -102,7 +100,7 @@ class TestDraws:
 
 class TestIslands:
     def test_an_island_that_starts_non_finite_fails_alone(self):
-        target = AnalyticTarget(lambda z: torch.where(z[:, 0] > 50, torch.inf, -z[:, 0] ** 2))
+        target = AnalyticTarget(lambda z: torch.where(z[:, 0] > 50, torch.inf, -(z[:, 0] ** 2)))
         start = torch.zeros(15, 2, dtype=torch.float64)
         start[7, 0] = 100.0
         islands, _ = run(HMC(steps=4), islands=3, target=target, start=start)
