@@ -131,8 +131,12 @@ def run_chains(
         One run per island; those whose start was not finite have failed, alone.
     """
     particles = rng.particles
+    before = target.evaluations.gradient
     state = init(start, target)
-    runs = [ChainRun(step_size=settings.step_size or FIRST_GUESS, epochs=1) for _ in rng.generators]
+    spent = (target.evaluations.gradient - before) // len(start)
+    runs = [
+        ChainRun(step_size=settings.step_size or FIRST_GUESS, epochs=spent) for _ in rng.generators
+    ]
     _fail_non_finite(runs, state, particles)
     if settings.step_size is None:
         _search_step_sizes(runs, settings, step, state, target, rng)

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from sbmc.checks import require
+from sbmc.samplers import lowrank
 from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Evaluation, Target
@@ -39,6 +41,8 @@ class HMCState(NamedTuple):
     position: Tensor  # (particles, dim), whitened
     log_likelihood: Tensor  # (particles,) float64
     gradient: Tensor  # (particles, dim), of the log likelihood
+    directions: Tensor  # (particles, dim, rank), of the preconditioner
+    stretch: Tensor  # (particles, rank)
 
 
 class HMCInfo(NamedTuple):
@@ -49,9 +53,24 @@ class HMCInfo(NamedTuple):
     non_finite: Tensor  # (particles,) bool: proposals rejected because they were not finite
 
 
-def init(position: Tensor, target: Target) -> HMCState:
-    """The state at `position` `(particles, dim)`: one evaluation for each particle."""
-    return HMCState(position.clone(), *target(position))
+def init(
+    position: Tensor, target: Target, rng: IslandNoise | None = None, rank: int = 0
+) -> HMCState:
+    """The state at `position`.
+
+    Args:
+        position: `(particles, dim)`, whitened.
+        target: log likelihood and gradient.
+        rng: for the preconditioner, if there is one.
+        rank: the number of stiff directions to precondition.
+
+    Returns:
+        The state. It costs `1 + 2 * rank` evaluations for each particle.
+    """
+    here = target(position)
+    if rank == 0 or rng is None:
+        return HMCState(position.clone(), *here, *lowrank.identity(position))
+    return HMCState(position.clone(), *here, *lowrank.estimate(rng, position, here, target, rank))
 
 
 def step(
@@ -88,11 +107,11 @@ def step(
     finite = torch.isfinite(difference)
     acceptance = torch.where(finite, difference.clamp(max=0).exp(), 0.0)
     accepted = uniform < acceptance if metropolis else finite
-    merged = HMCState(
-        *(
-            torch.where(accepted.view(-1, *[1] * (new.ndim - 1)), new, old)
-            for new, old in zip(proposal, state, strict=True)
-        )
+    rows = accepted.unsqueeze(-1)
+    merged = state._replace(
+        position=torch.where(rows, proposal.position, state.position),
+        log_likelihood=torch.where(accepted, proposal.log_likelihood, state.log_likelihood),
+        gradient=torch.where(rows, proposal.gradient, state.gradient),
     )
     return merged, HMCInfo(acceptance, accepted, ~finite)
 
@@ -111,7 +130,12 @@ def _trajectory(
     leapfrog: Tensor,
     temperature: Tensor,
 ) -> tuple[HMCState, Tensor]:
-    """Leapfrog: half a kick, a drift, half a kick; reversible, and exact to second order in ε."""
+    """Leapfrog: half a kick, a drift, half a kick; reversible, and exact to second order in ε.
+
+    The momentum is that of the preconditioned coordinates u = B⁻¹ z, in which kicks are B·force and
+    a drift by p moves z by B·p.
+    """
+    whole = lowrank.LowRank(state.directions, state.stretch)
     dtype = state.position.dtype
     size = step_size.to(dtype).unsqueeze(-1)
     heat = temperature.to(dtype).expand(len(size)).unsqueeze(-1)
@@ -121,13 +145,15 @@ def _trajectory(
         going = (leapfrog > done).nonzero().squeeze(-1)
         rows = slice(None) if len(going) == len(leapfrog) else going
         ε, λ, z = size[rows], heat[rows], position[rows]
-        p = momentum[rows] + ε / 2 * (λ * gradient[rows] - z)
-        z = z + ε * p
+        B = whole if rows == slice(None) else lowrank.LowRank(*(field[rows] for field in whole))
+        p = momentum[rows] + ε / 2 * B(λ * gradient[rows] - z)
+        z = z + ε * B(p)
         evaluation: Evaluation = target(z)
-        p = p + ε / 2 * (λ * evaluation.gradient - z)
+        p = p + ε / 2 * B(λ * evaluation.gradient - z)
         position[rows], momentum[rows] = z, p
         value[rows], gradient[rows] = evaluation.log_likelihood, evaluation.gradient
-    return HMCState(position, value, gradient), momentum
+    moved = state._replace(position=position, log_likelihood=value, gradient=gradient)
+    return moved, momentum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +179,9 @@ class HMC:
         jitter: each trajectory's length is multiplied by a uniform draw from 1 ± jitter. Without
             it, a direction in which the target's variance is a quarter of the prior's would come
             back to where it started.
+        precondition: how many of the likelihood's stiffest directions at each chain's start to slow
+            down, so that the step size can follow the others; see `lowrank`. It costs twice as
+            many epochs, out of the budget if there is one. None for none.
         draws: states kept of each chain, `thinning` steps apart, the last of them at the end. They
             stand as further particles in the posterior.
         thinning: steps from one kept state to the next.
@@ -177,6 +206,7 @@ class HMC:
     warmup: float = 0.5
     launch: int | None = None
     jitter: float = 0.5
+    precondition: int | None = None
     draws: int = 1
     thinning: int = 1
 
@@ -187,7 +217,7 @@ class HMC:
             "given, or else `epochs`, and not both",
             {"steps": self.steps, "epochs": self.epochs},
         )
-        for name in ("steps", "leapfrog", "draws", "thinning"):
+        for name in ("steps", "leapfrog", "precondition", "draws", "thinning"):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             require(value is None or whole, name, "a positive integer", value)
@@ -197,6 +227,10 @@ class HMC:
             "an integer of at least 2 (the first evaluation and one step)",
             self.epochs,
         )
+        if self.precondition is not None and self.epochs is not None:
+            paid = 4 * self.precondition < self.epochs
+            rule = f"under a quarter of `epochs` ({self.epochs}), since it costs twice as many"
+            require(paid, "precondition", rule, self.precondition)
         require(
             self.trajectory is None or self.leapfrog is None,
             "trajectory",
@@ -268,4 +302,5 @@ class HMC:
         self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
     ) -> list[ChainRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
-        return run_chains(self, init, step, target, rng, start, report)
+        begin = partial(init, rng=rng, rank=self.precondition or 0)
+        return run_chains(self, begin, step, target, rng, start, report)

@@ -204,6 +204,7 @@ _RULES: dict[str, _Rule] = {
     "grow": _POSITIVE,
     "warmup": _FRACTION,
     "jitter": _FRACTION,
+    "precondition": _COUNT,
     "launch": (_parse_count, "a non-negative integer", lambda value: value >= 0),
     "draws": _COUNT,
     "thinning": _COUNT,

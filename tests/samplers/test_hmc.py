@@ -55,8 +55,7 @@ class TestLeapfrog:
         target = AnalyticTarget(skewed_log_likelihood)
 
         def flow(point):
-            value, gradient = target(point[:2].unsqueeze(0))
-            state = hmc.HMCState(point[:2].unsqueeze(0), value, gradient)
+            state = hmc.init(point[:2].unsqueeze(0), target)
             end, momentum = trajectory(state, point[2:].unsqueeze(0), target, 0.3, 5)
             return torch.cat([end.position[0], momentum[0]])
 
