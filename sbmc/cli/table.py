@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.show import print_wide
-from sbmc.studies.claims import CLAIMS, HEADLINE, check_claim
+from sbmc.studies.claims import CLAIMS, HEADLINE, SHORTFALLS, check_claim
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.table import FOOTNOTE, build_table, render, render_markdown
 
@@ -38,3 +38,5 @@ def show_table(experiment: str, records: Path, style: str) -> None:
         for claim in (*CLAIMS, *HEADLINE):
             verdict = check_claim(claim, records)
             print(f"  {'✓' if verdict.holds else '✗'} {verdict.statement}: {verdict.evidence}")
+            if not verdict.holds and claim.name in SHORTFALLS:
+                print(f"    why: {SHORTFALLS[claim.name]}")

