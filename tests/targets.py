@@ -10,6 +10,8 @@ import torch
 from scipy.integrate import cumulative_trapezoid
 from torch import Tensor, nn
 
+import sbmc
+from sbmc import HMC
 from sbmc.target import Evaluation, Evaluations
 
 
@@ -69,6 +71,24 @@ class Regression(NamedTuple):
         pull = self.inputs.T @ self.targets / self.noise_variance + centre / variance
         covariance = torch.linalg.inv(precision)
         return covariance @ pull, covariance
+
+
+def sample_regression(s: float, sampler: HMC, particles: int = 400) -> Tensor:
+    """Final states `(particles, dim)` of independent chains on the conjugate regression."""
+    problem = conjugate_regression()
+    posterior = sbmc.fit(
+        problem.model,
+        (problem.inputs, problem.targets),
+        s=s,
+        prior_variance=problem.prior_variance,
+        likelihood=sbmc.Gaussian(noise_variance=problem.noise_variance),
+        sampler=sampler,
+        particles=particles,
+        start="prior",
+        seed=1,
+        progress=False,
+    )
+    return posterior.positions[0]
 
 
 def conjugate_regression(dim: int = 3, examples: int = 12) -> Regression:

@@ -7,11 +7,11 @@ from targets import (
     AnalyticTarget,
     conjugate_regression,
     flat_target,
+    sample_regression,
     skewed_cdf,
     skewed_log_likelihood,
 )
 
-import sbmc
 from sbmc.checks import BadInput
 from sbmc.samplers import HMC, hmc
 from sbmc.samplers.noise import IslandNoise
@@ -153,21 +153,8 @@ class TestStep:
         assert target.evaluations.gradient - count == 2 * 6
 
 
-def regression_samples(s: float, particles: int = 400) -> torch.Tensor:
-    problem = conjugate_regression()
-    posterior = sbmc.fit(
-        problem.model,
-        (problem.inputs, problem.targets),
-        s=s,
-        prior_variance=problem.prior_variance,
-        likelihood=sbmc.Gaussian(noise_variance=problem.noise_variance),
-        sampler=HMC(steps=24, step_size=0.1, adapt=False, launch=0),
-        particles=particles,
-        start="prior",
-        seed=1,
-        progress=False,
-    )
-    return posterior.positions[0]
+def regression_samples(s: float) -> torch.Tensor:
+    return sample_regression(s, HMC(steps=24, step_size=0.1, adapt=False, launch=0))
 
 
 def skewed_samples(particles: int = 2000) -> torch.Tensor:

@@ -1,9 +1,14 @@
 import pytest
 import torch
 from checks import distribution_fits, mean_and_covariance_fit
-from targets import AnalyticTarget, conjugate_regression, skewed_cdf, skewed_log_likelihood
+from targets import (
+    AnalyticTarget,
+    conjugate_regression,
+    sample_regression,
+    skewed_cdf,
+    skewed_log_likelihood,
+)
 
-import sbmc
 from sbmc.samplers import HMC, hmc, lowrank
 from sbmc.samplers.noise import IslandNoise
 
@@ -84,20 +89,7 @@ def test_a_preconditioned_trajectory_is_reversible():
 
 
 def preconditioned_regression(s: float) -> torch.Tensor:
-    problem = conjugate_regression()
-    posterior = sbmc.fit(
-        problem.model,
-        (problem.inputs, problem.targets),
-        s=s,
-        prior_variance=problem.prior_variance,
-        likelihood=sbmc.Gaussian(noise_variance=problem.noise_variance),
-        sampler=HMC(steps=24, step_size=0.2, adapt=False, launch=0, precondition=2),
-        particles=400,
-        start="prior",
-        seed=1,
-        progress=False,
-    )
-    return posterior.positions[0]
+    return sample_regression(s, HMC(steps=24, step_size=0.2, adapt=False, launch=0, precondition=2))
 
 
 class TestDistribution:

@@ -45,7 +45,7 @@ def test_samplers_own_defaults_are_resolved():
 
     settings = resolved("s-hmc")
     assert settings["warmup"] == HMC(steps=1).warmup
-    assert settings["jitter"] == HMC(steps=1).jitter
+    assert settings["grow"] == HMC(steps=1).grow
 
 
 def test_overrides_win_and_take_back_the_alternative():
