@@ -59,3 +59,24 @@ def converted(model: nn.Module, dtype: torch.dtype, device: torch.device) -> nn.
     if all(p.dtype == dtype and p.device == device for p in model.parameters()):
         return model
     return copy.deepcopy(model).to(device, dtype)
+
+
+class CopiedModel:
+    """What paths that call the module as it is have in common: a copy of it, and inputs left alone.
+
+    Args:
+        model: the network; never changed.
+        space: which of its parameters the vectors stand for.
+    """
+
+    def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
+        self.space = space
+        self._module = evaluation_copy(model, space)
+
+    def prepare(self, inputs: Inputs) -> Inputs:
+        """The inputs as they are."""
+        return inputs
+
+    def prepared_bytes(self, inputs: Inputs) -> int:
+        """Nothing is prepared."""
+        return 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbmc.examples import Inputs, tree_map
-from sbmc.forward.functional import call_model, evaluation_copy
-from sbmc.parameters import ParameterSpace
+from sbmc.forward.functional import CopiedModel, call_model
 
 
-class LoopForward:
+class LoopForward(CopiedModel):
     """A model's outputs for a batch of parameter vectors, one call for each.
 
     The model is called as its author wrote it, so data-dependent control flow and `.item()` are
@@ -23,25 +22,13 @@ class LoopForward:
 
     Example:
         >>> from sbmc.parameters import select_parameters
-        >>> net = nn.Linear(3, 2)
+        >>> net = torch.nn.Linear(3, 2)
         >>> forward = LoopForward(net, select_parameters(net))
         >>> forward(torch.zeros(10, 8), torch.ones(5, 3)).shape
         torch.Size([10, 5, 2])
     """
 
     path = "loop"
-
-    def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
-        self.space = space
-        self._module = evaluation_copy(model, space)
-
-    def prepare(self, inputs: Inputs) -> Inputs:
-        """The inputs as they are."""
-        return inputs
-
-    def prepared_bytes(self, inputs: Inputs) -> int:
-        """Nothing is prepared."""
-        return 0
 
     def __call__(self, theta: Tensor, inputs: Inputs, *, stacked: bool = False) -> Tensor:
         """Evaluate every particle; differentiable in `theta`.

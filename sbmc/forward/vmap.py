@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import vmap
 
 from sbmc.examples import Inputs
-from sbmc.forward.functional import call_model, evaluation_copy
-from sbmc.parameters import ParameterSpace
+from sbmc.forward.functional import CopiedModel, call_model
 
 
-class VmapForward:
+class VmapForward(CopiedModel):
     """A model's outputs for a batch of parameter vectors, vectorised over the particles.
 
     The model runs in evaluation mode, with its own buffers and frozen parameters, on a copy of it
@@ -25,25 +24,13 @@ class VmapForward:
     Example:
         >>> import torch
         >>> from sbmc.parameters import select_parameters
-        >>> net = nn.Linear(3, 2)
+        >>> net = torch.nn.Linear(3, 2)
         >>> forward = VmapForward(net, select_parameters(net))
         >>> forward(torch.zeros(10, 8), torch.ones(5, 3)).shape
         torch.Size([10, 5, 2])
     """
 
     path = "vmap"
-
-    def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
-        self.space = space
-        self._module = evaluation_copy(model, space)
-
-    def prepare(self, inputs: Inputs) -> Inputs:
-        """The inputs as they are."""
-        return inputs
-
-    def prepared_bytes(self, inputs: Inputs) -> int:
-        """Nothing is prepared."""
-        return 0
 
     def __call__(self, theta: Tensor, inputs: Inputs, *, stacked: bool = False) -> Tensor:
         """Evaluate every particle; differentiable in `theta`.
