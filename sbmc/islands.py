@@ -138,10 +138,11 @@ def run_islands(
     with open_progress(progress, "sampling", total=total, unit=unit) as bar:
 
         def report(runs: list[ChainRun]) -> None:
-            done = sum(run.steps if sampler.steps else run.epochs for run in runs)
+            each = [run.steps if sampler.steps else run.epochs for run in runs]
+            through = len(results) + sum(made >= total // islands for made in each)
             newest = [run.acceptance[-1] for run in runs if run.acceptance]
             acceptance = sum(newest) / max(1, len(newest))
-            bar.update(finished + done, islands=f"{len(results)}/{islands}", acceptance=acceptance)
+            bar.update(finished + sum(each), islands=f"{through}/{islands}", acceptance=acceptance)
 
         for fold in folds:
             results += _run_fold(sampler, target, start, fold, particles, seed, report)
