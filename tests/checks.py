@@ -34,3 +34,16 @@ def distribution_fits(
 ) -> bool:
     """Whether independent `samples` `(count,)` may have this distribution (Kolmogorov-Smirnov)."""
     return bool(stats.kstest(samples.numpy(), cdf).pvalue > false_alarm)
+
+
+def averages_fit(samples: Tensor, expected: Tensor, false_alarm: float = 1e-4) -> bool:
+    """Whether independent rows of `samples` `(count, k)` may have the means `expected` `(k,)`.
+
+    Student's t for each column, the rate shared out among them; a column that does not vary must
+    be what is expected of it.
+    """
+    samples, expected = samples.double(), expected.double()
+    count, columns = samples.shape
+    error = samples.std(0) / count**0.5
+    limit = stats.t.ppf(1 - false_alarm / columns / 2, count - 1)
+    return bool(((samples.mean(0) - expected).abs() <= limit * error + 1e-9).all())

@@ -1,7 +1,11 @@
-"""Targets with known answers: a conjugate regression, a skewed density, a flat likelihood."""
+"""Targets with known answers: a conjugate regression, a skewed density, a flat likelihood.
+
+And what runs samplers on them: noise for islands, populations that start at the prior.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +15,9 @@ from scipy.integrate import cumulative_trapezoid
 from torch import Tensor, nn
 
 import sbmc
-from sbmc import HMC
+from sbmc import HMC, SMC
+from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.smc.diagnostics import SMCRun
 from sbmc.target import Evaluation, Evaluations
 
 
@@ -19,7 +25,7 @@ class AnalyticTarget:
     """A log likelihood as a function of whitened positions, with autograd for its gradient."""
 
     def __init__(self, log_likelihood: Callable[[Tensor], Tensor]) -> None:
-        self.log_likelihood = log_likelihood
+        self.function = log_likelihood
         self.evaluations = Evaluations()
         self.calls: list[int] = []
 
@@ -27,10 +33,42 @@ class AnalyticTarget:
         self.evaluations.gradient += len(positions)
         self.calls.append(len(positions))
         z = positions.detach().clone().requires_grad_()
-        value = self.log_likelihood(z)
+        value = self.function(z)
         (gradient,) = torch.autograd.grad(value.sum(), z, allow_unused=True)
         gradient = torch.zeros_like(z) if gradient is None else gradient
         return Evaluation(value.detach().double().clone(), gradient.clone())
+
+    def log_likelihood(self, positions: Tensor) -> Tensor:
+        """The log likelihood alone, counted as a forward evaluation."""
+        self.evaluations.forward += len(positions)
+        self.calls.append(len(positions))
+        return self.function(positions.detach()).double().clone()
+
+
+def island_noise(particles: int, seed: int = 0, islands: int = 1) -> IslandNoise:
+    """Noise of islands whose seeds follow on one another."""
+    generators = [torch.Generator().manual_seed(seed + i) for i in range(islands)]
+    return IslandNoise(generators, particles)
+
+
+def prior_draws(rng: IslandNoise, settings: SMC, dim: int) -> Tensor:
+    """Where SMC starts: each island's draws from N(0, I), by its own noise."""
+    population = settings.population(rng.particles)
+    rows = [torch.randn(population, dim, generator=g, dtype=torch.float64) for g in rng.generators]
+    return torch.cat(rows)
+
+
+def run_smc(
+    settings: SMC,
+    target: AnalyticTarget,
+    particles: int,
+    islands: int = 1,
+    seed: int = 0,
+    dim: int = 1,
+) -> list[SMCRun]:
+    """Islands of SMC from draws of the prior in float64, as one batch."""
+    rng = island_noise(particles, seed, islands)
+    return settings.run(target, rng, prior_draws(rng, settings, dim))
 
 
 def flat_target() -> AnalyticTarget:
@@ -45,11 +83,24 @@ def skewed_log_likelihood(z: Tensor) -> Tensor:
 
 def skewed_cdf() -> Callable[[np.ndarray], np.ndarray]:
     """Distribution function of one coordinate of the skewed posterior, by quadrature."""
-    grid = np.linspace(-8, 6, 20_001)
-    log_density = 3 * grid - 2 * np.exp(grid) - grid**2 / 2
-    density = np.exp(log_density - log_density.max())
+    grid, density = _skewed_density()
     mass = np.concatenate([[0.0], cumulative_trapezoid(density, grid)])
     return lambda values: np.interp(values, grid, mass / mass[-1])
+
+
+def skewed_moments() -> tuple[float, float, float]:
+    """Log evidence, mean and variance of one coordinate of the skewed posterior, by quadrature."""
+    grid, density = _skewed_density()
+    evidence = np.trapezoid(density, grid)
+    mean = np.trapezoid(grid * density, grid) / evidence
+    variance = np.trapezoid((grid - mean) ** 2 * density, grid) / evidence
+    return float(np.log(evidence)), float(mean), float(variance)
+
+
+def _skewed_density() -> tuple[np.ndarray, np.ndarray]:
+    """A grid, and likelihood times prior density on it."""
+    grid = np.linspace(-8, 6, 20_001)
+    return grid, np.exp(3 * grid - 2 * np.exp(grid) - grid**2 / 2) / np.sqrt(2 * np.pi)
 
 
 class Regression(NamedTuple):
@@ -71,6 +122,31 @@ class Regression(NamedTuple):
         pull = self.inputs.T @ self.targets / self.noise_variance + centre / variance
         covariance = torch.linalg.inv(precision)
         return covariance @ pull, covariance
+
+    def log_evidence(self, s: float) -> float:
+        """Log density of the targets under the anchored prior's predictive distribution."""
+        anchor = self.model.weight.detach()[0]
+        centre = anchor if s < 0.5 else torch.zeros_like(anchor)
+        spread = s * self.prior_variance * self.inputs @ self.inputs.T
+        spread = spread + self.noise_variance * torch.eye(len(self.inputs)).to(spread)
+        predictive = torch.distributions.MultivariateNormal(self.inputs @ centre, spread)
+        return float(predictive.log_prob(self.targets))
+
+    def parameters(self, s: float, whitened: Tensor) -> Tensor:
+        """Weights of the model at whitened positions."""
+        anchor = self.model.weight.detach()[0]
+        centre = anchor if s < 0.5 else torch.zeros_like(anchor)
+        return centre + math.sqrt(s * self.prior_variance) * whitened
+
+    def target(self, s: float) -> AnalyticTarget:
+        """The log likelihood of whitened positions."""
+
+        def log_likelihood(z: Tensor) -> Tensor:
+            errors = self.targets - self.parameters(s, z) @ self.inputs.T
+            scale = len(self.inputs) / 2 * math.log(2 * math.pi * self.noise_variance)
+            return -errors.square().sum(-1) / (2 * self.noise_variance) - scale
+
+        return AnalyticTarget(log_likelihood)
 
 
 def sample_regression(s: float, sampler: HMC, particles: int = 400) -> Tensor:

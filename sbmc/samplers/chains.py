@@ -6,7 +6,6 @@ that run as one batch keep their own step sizes, budgets and noise; one that is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,15 +13,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES, Adaptive, StepSearch, adapted
+from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.target import Target
 
-FIRST_GUESS = 0.1
-SEARCH_ACCEPTANCE = 0.7
-SEARCH_PROBES = 12
 
-
-class ChainSettings(Protocol):
+class ChainSettings(Adaptive, Protocol):
     """What the loop reads of an algorithm's settings, which are frozen."""
 
     @property
@@ -32,26 +28,6 @@ class ChainSettings(Protocol):
     @property
     def epochs(self) -> int | None:
         """Evaluations to spend, or None with `steps`."""
-
-    @property
-    def step_size(self) -> float | None:
-        """The first step size, or None to search for it."""
-
-    @property
-    def adapt(self) -> bool:
-        """Whether the step size is adapted during warm-up."""
-
-    @property
-    def acceptance_band(self) -> tuple[float, float]:
-        """Acceptance that leaves the step size alone."""
-
-    @property
-    def shrink(self) -> float:
-        """Factor below the band."""
-
-    @property
-    def grow(self) -> float:
-        """Factor above the band."""
 
     @property
     def warmup(self) -> float:
@@ -87,6 +63,7 @@ class ChainRun:
         non_finite: proposals that were not finite.
         outcome: `completed`, `failed`, or `running`.
         message: why it failed.
+        forward_epochs: evaluations without gradient per particle so far.
     """
 
     step_size: float
@@ -99,6 +76,7 @@ class ChainRun:
     non_finite: int = 0
     outcome: str = "running"
     message: str = ""
+    forward_epochs: int = 0
 
     @property
     def sampling_acceptance(self) -> float:
@@ -147,7 +125,7 @@ def run_chains(
             settings.leapfrog_steps(runs[i].step_size, u, _left(runs[i], settings))
             for i, u in zip(going, jitter, strict=True)
         ]
-        rows = _rows(going, particles)
+        rows = island_rows(going, particles)
         # Islands that still run have all made the same number of steps.
         first = runs[going[0]]
         launching = first.steps < (settings.launch or 0) and _in_warmup(first, settings)
@@ -209,11 +187,8 @@ def _after_step(
     if warming:
         run.warm_steps = run.steps
         # The acceptance of a launch says how far the start was from equilibrium, not how good ε is.
-        if settings.adapt and not launched:
-            low, high = settings.acceptance_band
-            run.step_size *= (
-                settings.shrink if acceptance < low else settings.grow if acceptance > high else 1.0
-            )
+        if not launched:
+            run.step_size = adapted(settings, run.step_size, acceptance)
 
 
 def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:
@@ -254,8 +229,8 @@ def _search_step_sizes(
 ) -> None:
     """Find each island's first step size: the largest for which single steps are mostly accepted.
 
-    Halve or double until the acceptance of one leapfrog step crosses `SEARCH_ACCEPTANCE`, then try
-    once between the last two. The probes' moves are thrown away; their evaluations are counted.
+    See `StepSearch`. The probes are single leapfrog steps, whose moves are thrown away and whose
+    evaluations are counted.
     """
     particles = rng.particles
     searches = {i: StepSearch() for i, run in enumerate(runs) if run.outcome == "running"}
@@ -265,7 +240,7 @@ def _search_step_sizes(
         ]
         if not active:
             break
-        rows = _rows(active, particles)
+        rows = island_rows(active, particles)
         _, info = step(
             rng.select(active),
             type(state)(*(f[rows] for f in state)),
@@ -284,46 +259,6 @@ def _search_step_sizes(
 def _can_probe(run: ChainRun, settings: ChainSettings) -> bool:
     """A budget keeps at least half of itself for sampling."""
     return settings.epochs is None or run.epochs < settings.epochs / 2
-
-
-@dataclass
-class StepSearch:
-    """Bracket a step size from the acceptance of single steps, then halve the bracket once.
-
-    Attributes:
-        trial: the step size to try next.
-        good: the largest one known to be accepted.
-        bad: the smallest one known to be rejected.
-    """
-
-    trial: float = FIRST_GUESS
-    good: float | None = None
-    bad: float | None = None
-    done: bool = False
-
-    def update(self, acceptance: float) -> None:
-        """Take in the acceptance at `trial` and choose the next trial."""
-        bracketed = self.good is not None and self.bad is not None
-        if acceptance >= SEARCH_ACCEPTANCE:
-            self.good = self.trial
-        else:
-            self.bad = self.trial
-        self.done = bracketed
-        if self.good is None:
-            self.trial /= 2
-        elif self.bad is None:
-            self.trial *= 2
-        else:
-            self.trial = math.sqrt(self.good * self.bad)
-
-    @property
-    def result(self) -> float:
-        """The largest step size that was accepted, or the next to try if none was."""
-        return self.trial if self.good is None else self.good
-
-
-def _rows(islands: list[int], particles: int) -> Tensor:
-    return (torch.tensor(islands).unsqueeze(1) * particles + torch.arange(particles)).flatten()
 
 
 def _per_particle(

@@ -13,7 +13,7 @@ length π/2 makes every direction that the data leave free independent of its pa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,13 +22,18 @@ from torch import Tensor
 
 from sbmc.checks import require
 from sbmc.samplers import lowrank
+from sbmc.samplers.adaptation import check_adaptation
 from sbmc.samplers.chains import ChainRun, run_chains
+from sbmc.samplers.contract import Sampler
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.scout import BATCHES, scout
 from sbmc.target import Evaluation, Target
 
 QUARTER_PERIOD = math.pi / 2
 # A trajectory never has more steps, so that a step size on its way down cannot stall a run.
 MOST_LEAPFROG_STEPS = 1_000
+# What the paper gives its chains: about the cost of training once.
+DEFAULT_EPOCHS = 160
 
 
 class HMCState(NamedTuple):
@@ -157,13 +162,14 @@ def _trajectory(
 
 
 @dataclass(frozen=True, kw_only=True)
-class HMC:
-    """Settings of Hamiltonian Monte Carlo: many short chains, or a few long ones.
+class HMC(Sampler):
+    """Settings of Hamiltonian Monte Carlo: many short chains, a few long ones, or moves of `SMC`.
 
     Args:
         steps: HMC steps per chain; or
         epochs: a budget of likelihood evaluations per chain instead, the first one and the search
-            for a step size included. The last trajectory is made to fit.
+            for a step size included. The last trajectory is made to fit. If neither is given, 160;
+            as a move of `SMC`, which has its own count, neither may be.
         trajectory: length of a trajectory in whitened units, π/2 by default; the number of leapfrog
             steps follows from the step size; or
         leapfrog: a fixed number of leapfrog steps (1 in the paper).
@@ -182,6 +188,12 @@ class HMC:
         precondition: how many of the likelihood's stiffest directions at each chain's start to slow
             down, so that the step size can follow the others; see `lowrank`. It costs twice as
             many epochs, out of the budget if there is one. None for none.
+        scout: epochs of stochastic-gradient dynamics with which the chains leave their starting
+            points before anything else, out of the budget if there is one; see `scout`. `warmup`
+            then is a fraction of what is left, and `launch` is 0 if not given. None for none.
+        scout_step_size: its step size, to be given with `scout`; two thirds of what HMC accepts
+            without a preconditioner is a good one.
+        scout_batches: how many batches the data are split into for it, 10 if not given.
         draws: states kept of each chain, `thinning` steps apart, the last of them at the end. They
             stand as further particles in the posterior.
         thinning: steps from one kept state to the next.
@@ -207,17 +219,31 @@ class HMC:
     launch: int | None = None
     jitter: float = 0.5
     precondition: int | None = None
+    scout: int | None = None
+    scout_step_size: float | None = None
+    scout_batches: int | None = None
     draws: int = 1
     thinning: int = 1
 
+    with_gradient = True
+    largest_step = math.inf
+
     def __post_init__(self) -> None:
         require(
-            (self.steps is None) != (self.epochs is None),
+            self.steps is None or self.epochs is None,
             "steps",
-            "given, or else `epochs`, and not both",
+            "left out when `epochs` is given",
             {"steps": self.steps, "epochs": self.epochs},
         )
-        for name in ("steps", "leapfrog", "precondition", "draws", "thinning"):
+        for name in (
+            "steps",
+            "leapfrog",
+            "precondition",
+            "scout",
+            "scout_batches",
+            "draws",
+            "thinning",
+        ):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             require(value is None or whole, name, "a positive integer", value)
@@ -227,9 +253,12 @@ class HMC:
             "an integer of at least 2 (the first evaluation and one step)",
             self.epochs,
         )
+        self._check_scout()
         if self.precondition is not None and self.epochs is not None:
-            paid = 4 * self.precondition < self.epochs
-            rule = f"under a quarter of `epochs` ({self.epochs}), since it costs twice as many"
+            left = self.epochs - (self.scout or 0)
+            paid = 4 * self.precondition < left
+            budget = "`epochs`" if self.scout is None else "the epochs that are left"
+            rule = f"under a quarter of {budget} ({left}), since it costs twice as many"
             require(paid, "precondition", rule, self.precondition)
         require(
             self.trajectory is None or self.leapfrog is None,
@@ -240,21 +269,32 @@ class HMC:
         if self.trajectory is None and self.leapfrog is None:
             object.__setattr__(self, "trajectory", QUARTER_PERIOD)
         if self.launch is None:
-            object.__setattr__(self, "launch", 0 if self.leapfrog is not None else 1)
+            near = self.leapfrog is None and self.scout is None
+            object.__setattr__(self, "launch", 1 if near else 0)
         count = (
             isinstance(self.launch, int) and not isinstance(self.launch, bool) and self.launch >= 0
         )
         require(count, "launch", "a non-negative integer", self.launch)
-        for name in ("trajectory", "step_size"):
+        for name in ("trajectory", "scout_step_size"):
             value = getattr(self, name)
             require(value is None or 0 < value < math.inf, name, "positive and finite", value)
-        low, high = self.acceptance_band
-        require(0 < low <= high < 1, "acceptance_band", "within (0, 1) and ordered", (low, high))
-        require(0 < self.shrink < 1, "shrink", "in (0, 1)", self.shrink)
-        require(1 < self.grow < math.inf, "grow", "above 1", self.grow)
+        check_adaptation(self)
         require(0 <= self.warmup < 1, "warmup", "in [0, 1)", self.warmup)
         require(0 <= self.jitter < 1, "jitter", "in [0, 1)", self.jitter)
         self._check_draws()
+
+    def _check_scout(self) -> None:
+        for name in ("scout_step_size", "scout_batches"):
+            value = getattr(self, name)
+            alone = value is not None and self.scout is None
+            require(not alone, name, "left out without `scout`", value)
+        if self.scout is None:
+            return
+        given = self.scout_step_size is not None
+        require(given, "scout_step_size", "given with `scout`", self.scout_step_size)
+        if self.steps is None:
+            left = (self.epochs or DEFAULT_EPOCHS) - self.scout
+            require(left >= 2, "scout", "at least 2 less than the budget of epochs", self.scout)
 
     def _check_draws(self) -> None:
         if self.draws == 1:
@@ -267,9 +307,9 @@ class HMC:
                 "1 unless the number of steps is known (`steps`, or `epochs` with `leapfrog`)",
                 self.draws,
             )
-            assert self.epochs is not None
             assert self.leapfrog is not None
-            steps = (self.epochs - 1) // self.leapfrog
+            budget = (self.epochs or DEFAULT_EPOCHS) - (self.scout or 0)
+            steps = (budget - 1) // self.leapfrog
         kept = steps - math.ceil(steps * self.warmup)
         # The search for a step size may take some of a budget; draws must fit in what is sure.
         require(
@@ -302,5 +342,90 @@ class HMC:
         self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
     ) -> list[ChainRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
+        unlimited = self.steps is None and self.epochs is None
+        settings = replace(self, epochs=DEFAULT_EPOCHS) if unlimited else self
         begin = partial(init, rng=rng, rank=self.precondition or 0)
-        return run_chains(self, begin, step, target, rng, start, report)
+        if settings.scout is None:
+            return run_chains(settings, begin, step, target, rng, start, report)
+        return settings._run_scouted(begin, target, rng, start, report)
+
+    def _run_scouted(
+        self, begin: Any, target: Target, rng: IslandNoise, start: Tensor, report: Any
+    ) -> list[ChainRun]:
+        """Scout, then run the chains on what is left of the budget, as if they started there."""
+        assert self.scout is not None
+        assert self.scout_step_size is not None
+        spent, first = self.scout, self.step_size or self.scout_step_size
+
+        def tell_epochs(done: int) -> None:
+            if report is not None:
+                report([ChainRun(step_size=first, epochs=done) for _ in rng.generators])
+
+        found = scout(
+            rng,
+            start,
+            target,
+            epochs=spent,
+            step_size=self.scout_step_size,
+            batches=self.scout_batches or BATCHES,
+            tell=tell_epochs,
+        )
+        left = None if self.epochs is None else self.epochs - spent
+        rest = replace(self, epochs=left, scout=None, scout_step_size=None, scout_batches=None)
+
+        def whole(runs: list[ChainRun]) -> list[ChainRun]:
+            return [replace(run, epochs=run.epochs + spent) for run in runs]
+
+        tell = None if report is None else lambda runs: report(whole(runs))
+        return whole(run_chains(rest, begin, step, target, rng, found, tell))
+
+    def begin(self, position: Tensor, target: Target) -> HMCState:
+        """The state at `position`, for a move of SMC."""
+        return init(position, target)
+
+    def advance(
+        self,
+        rng: IslandNoise,
+        state: HMCState,
+        target: Target,
+        *,
+        step_sizes: list[float],
+        temperature: Tensor,
+    ) -> tuple[HMCState, HMCInfo, list[int]]:
+        """One step; see `sbmc.samplers.kernel.Kernel`."""
+        jitter = rng.uniform_per_island().tolist()
+        lengths = [self.leapfrog_steps(ε, u, None) for ε, u in zip(step_sizes, jitter, strict=True)]
+        moved, info = self._move(rng, state, target, step_sizes, temperature, lengths)
+        return moved, info, lengths
+
+    def probe(
+        self,
+        rng: IslandNoise,
+        state: HMCState,
+        target: Target,
+        *,
+        step_sizes: list[float],
+        temperature: Tensor,
+    ) -> tuple[HMCState, HMCInfo, list[int]]:
+        """A single leapfrog step; see `sbmc.samplers.kernel.Kernel`."""
+        lengths = [1] * len(step_sizes)
+        moved, info = self._move(rng, state, target, step_sizes, temperature, lengths)
+        return moved, info, lengths
+
+    def _move(
+        self,
+        rng: IslandNoise,
+        state: HMCState,
+        target: Target,
+        step_sizes: list[float],
+        temperature: Tensor,
+        lengths: list[int],
+    ) -> tuple[HMCState, HMCInfo]:
+        return step(
+            rng,
+            state,
+            target,
+            step_size=rng.per_particle(step_sizes),
+            leapfrog=rng.per_particle(lengths).long(),
+            temperature=rng.per_particle(temperature),
+        )

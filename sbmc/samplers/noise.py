@@ -46,6 +46,25 @@ class IslandNoise:
         """Uniform on [0, 1), one per island, float64, on the CPU."""
         return torch.cat([torch.rand(1, generator=g, dtype=torch.float64) for g in self.generators])
 
+    def permutations(self, count: int) -> Tensor:
+        """Orders of `count` things, one for each particle: `(islands * particles, count)`."""
+        rows = [
+            torch.randperm(count, generator=g)
+            for g in self.generators
+            for _ in range(self.particles)
+        ]
+        return torch.stack(rows).to(self.device)
+
+    def per_particle(self, values: Sequence[float] | Tensor) -> Tensor:
+        """One value per island, float64, repeated for each of its particles."""
+        each = torch.as_tensor(values, dtype=torch.float64)
+        return each.repeat_interleave(self.particles).to(self.device)
+
     def select(self, islands: Sequence[int]) -> IslandNoise:
         """The noise of some of the islands (the same generators, not copies)."""
         return IslandNoise([self.generators[i] for i in islands], self.particles, self.device)
+
+
+def island_rows(islands: Sequence[int], each: int) -> Tensor:
+    """The rows of some islands in a batch in which every island has `each` rows."""
+    return (torch.tensor(islands).unsqueeze(1) * each + torch.arange(each)).flatten()

@@ -5,7 +5,6 @@ import torch
 from targets import AnalyticTarget, flat_target, skewed_log_likelihood
 
 from sbmc.samplers import HMC
-from sbmc.samplers.chains import SEARCH_ACCEPTANCE, StepSearch
 from sbmc.samplers.noise import IslandNoise
 
 
@@ -65,16 +64,6 @@ class TestAdaptation:
         assert (moved.draws[0] != 0).all()
         assert (stuck.draws[0] == 0).all()
         assert moved.step_size == 0.9
-
-    def test_search_brackets_the_acceptance(self):
-        for limit in (0.003, 0.07, 0.1, 0.9):
-            search = StepSearch()
-            for _ in range(12):
-                if search.done:
-                    break
-                search.update(1.0 if search.trial <= limit else SEARCH_ACCEPTANCE - 0.01)
-            assert search.done
-            assert limit / math.sqrt(2) - 1e-12 <= search.result <= limit
 
     def test_search_is_paid_for(self):
         ((given,), _) = run(HMC(steps=3, leapfrog=1, step_size=0.1))

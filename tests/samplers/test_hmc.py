@@ -210,8 +210,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({}, "`steps` must be given, or else `epochs`, and not both"),
-            ({"steps": 5, "epochs": 5}, "`steps` must be given, or else `epochs`, and not both"),
+            ({"steps": 5, "epochs": 5}, "`steps` must be left out when `epochs` is given, but got"),
             ({"steps": 0}, "`steps` must be a positive integer, but got 0."),
             ({"steps": 2.5}, "`steps` must be a positive integer, but got 2.5."),
             ({"epochs": 1}, "`epochs` must be an integer of at least 2"),
@@ -233,6 +232,10 @@ class TestSettings:
         with pytest.raises(BadInput) as refusal:
             HMC(**settings)
         assert str(refusal.value).startswith(message)
+
+    def test_without_steps_or_epochs_there_is_a_budget_of_160(self):
+        (run,) = HMC().run(flat_target(), noise(3), torch.zeros(3, 2, dtype=torch.float64))
+        assert run.epochs == hmc.DEFAULT_EPOCHS == 160
 
     def test_are_frozen_and_keyword_only(self):
         with pytest.raises(AttributeError):

@@ -1,0 +1,97 @@
+"""Step sizes: a first one found by search, and the rule that adapts it to the acceptance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from sbmc.checks import is_number, require
+
+FIRST_GUESS = 0.1
+SEARCH_ACCEPTANCE = 0.7
+SEARCH_PROBES = 12
+
+
+class Adaptive(Protocol):
+    """What the rule reads of an algorithm's settings, which are frozen."""
+
+    @property
+    def step_size(self) -> float | None:
+        """The first step size, or None to search for it."""
+
+    @property
+    def adapt(self) -> bool:
+        """Whether the step size is adapted at all."""
+
+    @property
+    def acceptance_band(self) -> tuple[float, float]:
+        """Acceptance that leaves the step size alone."""
+
+    @property
+    def shrink(self) -> float:
+        """Factor below the band."""
+
+    @property
+    def grow(self) -> float:
+        """Factor above the band."""
+
+
+def adapted(settings: Adaptive, step_size: float, acceptance: float) -> float:
+    """The next step size: times `shrink` below the band, times `grow` above it."""
+    if not settings.adapt:
+        return step_size
+    low, high = settings.acceptance_band
+    factor = settings.shrink if acceptance < low else settings.grow if acceptance > high else 1.0
+    return step_size * factor
+
+
+def check_adaptation(settings: Adaptive) -> None:
+    """Refuse settings that break their rules."""
+    first = settings.step_size
+    good = first is None or (is_number(first) and 0 < first < math.inf)
+    require(good, "step_size", "positive and finite", first)
+    low, high = settings.acceptance_band
+    require(0 < low <= high < 1, "acceptance_band", "within (0, 1) and ordered", (low, high))
+    require(0 < settings.shrink < 1, "shrink", "in (0, 1)", settings.shrink)
+    require(1 < settings.grow < math.inf, "grow", "above 1", settings.grow)
+
+
+@dataclass
+class StepSearch:
+    """Bracket a step size from the acceptance of single steps, then halve the bracket once.
+
+    Attributes:
+        trial: the step size to try next.
+        wanted: the acceptance to cross.
+        largest: no larger one is tried.
+        good: the largest one known to be accepted.
+        bad: the smallest one known to be rejected.
+    """
+
+    trial: float = FIRST_GUESS
+    wanted: float = SEARCH_ACCEPTANCE
+    largest: float = math.inf
+    good: float | None = None
+    bad: float | None = None
+    done: bool = False
+
+    def update(self, acceptance: float) -> None:
+        """Take in the acceptance at `trial` and choose the next trial."""
+        bracketed = self.good is not None and self.bad is not None
+        if acceptance >= self.wanted:
+            self.good = self.trial
+        else:
+            self.bad = self.trial
+        self.done = bracketed or self.good == self.largest
+        if self.good is None:
+            self.trial /= 2
+        elif self.bad is None:
+            self.trial = min(2 * self.trial, self.largest)
+        else:
+            self.trial = math.sqrt(self.good * self.bad)
+
+    @property
+    def result(self) -> float:
+        """The largest step size that was accepted, or the next to try if none was."""
+        return self.trial if self.good is None else self.good

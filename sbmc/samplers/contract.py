@@ -1,0 +1,68 @@
+"""What `fit` asks of an algorithm's settings, and what a run of it tells of each island."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from sbmc.samplers.noise import IslandNoise
+from sbmc.target import Target
+
+
+class IslandRun(Protocol):
+    """What an algorithm says of one island, while it runs and at the end."""
+
+    step_size: float
+    epochs: int
+    forward_epochs: int
+    non_finite: int
+    outcome: str
+    message: str
+    draws: list[Tensor]
+
+    @property
+    def steps(self) -> int:
+        """Steps made; temperatures for SMC."""
+
+    @property
+    def acceptance(self) -> list[float]:
+        """Mean acceptance of each step."""
+
+    @property
+    def sampling_acceptance(self) -> float:
+        """Mean acceptance of what counts."""
+
+
+class Sampler:
+    """Settings of an algorithm that can run a batch of islands: a frozen dataclass.
+
+    Attributes:
+        default_start: where particles begin if nothing is said.
+        default_weights: how islands are combined if nothing is said.
+        steps: steps per chain, if they are given.
+        epochs: the budget of evaluations per chain, if there is one.
+    """
+
+    default_start = "anchor"
+    default_weights = "equal"
+    steps: int | None = None
+    epochs: int | None = None
+
+    def population(self, particles: int) -> int:
+        """How many positions an island of `particles` starts from."""
+        return particles
+
+    def run(self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None) -> list[Any]:
+        """Run the islands of `rng` from `start` `(islands * population, dim)`, whitened.
+
+        Args:
+            target: log likelihood and gradient.
+            rng: the islands' noise.
+            start: where they begin.
+            report: to be called now and then with all runs.
+
+        Returns:
+            An `IslandRun` of each.
+        """
+        raise NotImplementedError
