@@ -7,9 +7,9 @@ means, and are accumulated in float64, as are gradients across chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +17,10 @@ from torch import Tensor
 from sbmc.checks import Phrase, require
 from sbmc.examples import Examples, Inputs, rows, tree_map
 from sbmc.forward import Forward
-from sbmc.likelihoods import Likelihood
+from sbmc.likelihoods import Custom, Likelihood
 from sbmc.log import logger
 from sbmc.prior import AnchoredPrior
+from sbmc.threads import side_by_side
 
 # Activations that stay in cache are several times faster than fresh large temporaries, which cost
 # page faults; chunks of very few examples lose to the overhead of calls.
@@ -58,6 +59,16 @@ class Footprint(NamedTuple):
 
     shared: int
     own: int
+
+
+class Parts(NamedTuple):
+    """What a target is made of, apart from its prior."""
+
+    forward: Forward
+    examples: Examples
+    prepared: Inputs | None  # what `forward` needs of the inputs, if it is kept
+    likelihood: Likelihood
+    footprint: Footprint
 
 
 def choose_chunks(footprint: Footprint, examples: int) -> Chunks:
@@ -143,20 +154,53 @@ class Target:
         self.evaluations.gradient += len(positions)
         values = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
         gradients = torch.empty_like(positions)
-        for particles in self._particle_chunks(len(positions)):
-            values[particles], gradients[particles] = self._with_gradient(positions[particles])
+        chunks = self._particle_chunks(len(positions))
+        parts = self._apply(lambda particles: self._with_gradient(positions[particles]), chunks)
+        for particles, (value, gradient) in zip(chunks, parts, strict=True):
+            values[particles], gradients[particles] = value, gradient
         return Evaluation(values, gradients)
 
     def log_likelihood(self, positions: Tensor) -> Tensor:
         """Log likelihood alone, `(particles,)` float64: one forward epoch for each particle."""
         self.evaluations.forward += len(positions)
-        total = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
-        with torch.no_grad():
-            for particles in self._particle_chunks(len(positions)):
-                theta = self.prior.to_parameters(positions[particles])
-                for inputs, targets in self._batches():
-                    total[particles] += self._sums(theta, inputs, targets)
-        return total
+        chunks = self._particle_chunks(len(positions))
+        parts = self._apply(lambda p: self._without_gradient(positions[p]), chunks)
+        return torch.cat([torch.zeros(0, dtype=torch.float64, device=positions.device), *parts])
+
+    def _apply(self, function: Callable[[slice], Any], chunks: list[slice]) -> list[Any]:
+        """Chunks of particles are independent: side by side, where the model allows it."""
+        # Other paths put a particle's weights into a module, of which there is one, and a user's
+        # likelihood may keep something to itself.
+        own = self.path == "fused" and not isinstance(self._likelihood, Custom)
+        if own and self.prior.mean.device.type == "cpu":
+            return side_by_side(function, chunks)
+        return [function(chunk) for chunk in chunks]
+
+    def split(self, batches: int) -> list[Target]:
+        """Targets of disjoint parts of the data, whose log likelihoods add up to this one's.
+
+        Args:
+            batches: how many. Each takes every `batches`-th example, so that data in the order of
+                their classes are split evenly.
+
+        Returns:
+            The targets, with their own counts of evaluations: an evaluation of all of them is one
+            epoch of this one, for the caller to count.
+
+        Raises:
+            BadInput: if there are fewer examples than batches.
+        """
+        size = len(self._examples)
+        rule = f"from 1 to the number of examples, {size}"
+        require(1 <= batches <= size, "scout_batches", rule, batches)
+
+        def part(index: int) -> Target:
+            inputs = tree_map(lambda t: t[index::batches].contiguous(), self._examples.inputs)
+            targets = self._examples.targets[index::batches].contiguous()
+            examples = Examples(inputs, targets)
+            return Target(self._forward, examples, self._likelihood, self.prior, self.chunks)
+
+        return [part(index) for index in range(batches)]
 
     def _with_gradient(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         theta = self.prior.to_parameters(positions).requires_grad_()
@@ -169,6 +213,14 @@ class Target:
             value += sums.detach()
             gradient += part
         return value, (gradient * self.prior.scale).to(positions.dtype)
+
+    def _without_gradient(self, positions: Tensor) -> Tensor:
+        total = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
+        with torch.no_grad():
+            theta = self.prior.to_parameters(positions)
+            for inputs, targets in self._batches():
+                total += self._sums(theta, inputs, targets)
+        return total
 
     def _sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
         each = self._likelihood.log_prob(self._forward(theta, inputs), targets)
@@ -214,3 +266,8 @@ class Target:
         two = saved_bytes(2, 2) - saved_bytes(1, 2)
         own = max(1, two - one)
         return Footprint(shared=max(0, one - own), own=own)
+
+    def parts(self) -> Parts:
+        """What the target is made of, for an evaluation on other batches than its own."""
+        footprint = self._measure()
+        return Parts(self._forward, self._examples, self._prepared, self._likelihood, footprint)

@@ -223,3 +223,20 @@ def test_the_callers_gradient_mode_does_not_matter():
     assert torch.equal(found.gradient, expected.gradient)
     assert not found.gradient.requires_grad
     assert not found.log_likelihood.requires_grad
+
+
+def test_parts_of_a_split_add_up_and_count_for_themselves():
+    net, examples = make_net(), make_examples()
+    target = make_target(net, examples)
+    z = positions(target)
+    parts = target.split(3)
+    whole = target(z)
+    pieces = [part(z) for part in parts]
+    values = torch.stack([piece.log_likelihood for piece in pieces])
+    gradients = torch.stack([piece.gradient for piece in pieces])
+    torch.testing.assert_close(values.sum(0), whole.log_likelihood, rtol=1e-12, atol=0)
+    torch.testing.assert_close(gradients.sum(0), whole.gradient, rtol=1e-10, atol=1e-12)
+    assert target.evaluations.gradient == len(z)
+    # Every third example each, so that data in the order of their classes are split evenly.
+    first = make_target(net, Examples(examples.inputs[::3], examples.targets[::3]))
+    torch.testing.assert_close(values[0], first(z).log_likelihood, rtol=1e-12, atol=0)
