@@ -1,0 +1,206 @@
+"""The loop around stochastic-gradient samplers: passes over the data, noise, finite checks, draws.
+
+In each pass every particle goes through the data in an order of its own, in batches without
+replacement; the last may be short. A sampler whose passes come in pairs makes the second of a pair
+backwards: batches 1 ... m, then m ... 1. The loop is given the algorithm's `init` and `step`; it
+never mentions which algorithm it is. No step is rejected: there is no acceptance to report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import is_number, is_whole, require
+from sbmc.minibatch import MiniBatches
+from sbmc.samplers.contract import Sampler
+from sbmc.samplers.noise import IslandNoise
+from sbmc.target import Evaluation, Target
+
+# positions (particles, dim) -> estimates of log likelihood and gradient
+Estimate = Callable[[Tensor], Evaluation]
+
+
+class StepInfo(NamedTuple):
+    """What a step has to tell; the leading axis is the particle."""
+
+    log_likelihood: Tensor  # (particles,) float64, estimated where the gradient was
+    non_finite: Tensor  # (particles,) bool: positions that are not finite any more
+
+
+@dataclass
+class PassesRun:
+    """One island's progress and, at the end, its result.
+
+    Attributes:
+        step_size: of the last pass, in the algorithm's own units.
+        epochs: passes over the data so far.
+        steps: mini-batch steps made.
+        draws: kept positions, each `(particles, dim)`, whitened.
+        acceptance: always empty: no step is ever rejected.
+        non_finite: positions that are not finite; above 0, the island has failed.
+        outcome: `completed`, `failed`, or `running`.
+        message: why it failed.
+        forward_epochs: always 0.
+    """
+
+    step_size: float
+    epochs: int = 0
+    steps: int = 0
+    draws: list[Tensor] = field(default_factory=list)
+    acceptance: list[float] = field(default_factory=list)
+    non_finite: int = 0
+    outcome: str = "running"
+    message: str = ""
+    forward_epochs: int = 0
+
+    @property
+    def sampling_acceptance(self) -> float:
+        """There is none."""
+        return float("nan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StochasticGradient(Sampler):
+    """What all samplers on mini-batches have in common; not a sampler itself.
+
+    Args:
+        epochs: passes over the data.
+        batch_size: examples per mini-batch; all of them, if there are fewer.
+        step_size: ε, constant, with the meaning that the algorithm gives it.
+        temperature: λ, the exponent on the likelihood. Above 1 the data count for more than they
+            are: at the temperature T of a cold posterior, λ is 1/T with the prior variance T·v.
+        warmup: the fraction of the passes of which no state is kept.
+        draws: states kept of each chain, `thinning` passes apart, the last of them at the end.
+            They stand as further particles in the posterior.
+        thinning: passes from one kept state to the next.
+
+    Raises:
+        BadInput: a setting breaks its rule.
+    """
+
+    epochs: int = 160
+    batch_size: int = 50
+    step_size: float
+    temperature: float = 1.0
+    warmup: float = 0.5
+    draws: int = 1
+    thinning: int = 1
+
+    # Whether passes come in pairs, the second of them backwards.
+    paired = False
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "draws", "thinning"):
+            value = getattr(self, name)
+            require(is_whole(value) and value >= 1, name, "a positive integer", value)
+        rule = "an even number, since passes come in pairs"
+        require(self.epochs % 2 == 0 or not self.paired, "epochs", rule, self.epochs)
+        for name in ("step_size", "temperature"):
+            value = getattr(self, name)
+            good = is_number(value) and 0 < value < math.inf
+            require(good, name, "positive and finite", value)
+        good = is_number(self.warmup) and 0 <= self.warmup < 1
+        require(good, "warmup", "in [0, 1)", self.warmup)
+        kept = self.epochs - math.ceil(self.warmup * self.epochs)
+        rule = f"few enough that draws x thinning fits in the {kept} passes after warm-up"
+        fits = (self.draws - 1) * self.thinning < max(1, kept)
+        require(fits, "draws", rule, (self.draws, self.thinning))
+
+    def size_at(self, epoch: int) -> float:
+        """The step size of pass `epoch`, counted from 0."""
+        return self.step_size
+
+
+def run_passes(
+    settings: StochasticGradient,
+    init: Callable[[IslandNoise, Tensor], Any],
+    step: Callable[..., tuple[Any, StepInfo]],
+    target: Target,
+    rng: IslandNoise,
+    start: Tensor,
+    report: Callable[[list[PassesRun]], None] | None = None,
+) -> list[PassesRun]:
+    """Run a batch of islands through all passes over the data.
+
+    Args:
+        settings: the algorithm's settings.
+        init: `(rng, position) -> state`.
+        step: `(rng, state, estimate, step_size=) -> (state, info)`.
+        target: the target on all data.
+        rng: the islands' noise; the order of the data is drawn from it too.
+        start: whitened positions `(islands * particles, dim)`.
+        report: called after every pass with all runs.
+
+    Returns:
+        One run per island; those whose positions were not finite any more have failed, alone.
+    """
+    batches = MiniBatches(target)
+    runs = [PassesRun(step_size=settings.step_size) for _ in rng.generators]
+    active, state = list(range(len(runs))), init(rng, start)
+    order = torch.empty(len(start), 0)
+    for epoch in range(settings.epochs):
+        noise, size = rng.select(active), settings.size_at(epoch)
+        backwards = settings.paired and epoch % 2 == 1
+        if not backwards:
+            order = noise.permutations(len(batches))
+        parts = list(order.split(settings.batch_size, dim=1))
+        broken = torch.zeros(len(order), dtype=torch.bool, device=start.device)
+        # No value is looked at inside the loop: on a GPU, looking waits.
+        for index in reversed(parts) if backwards else parts:
+            state, info = step(noise, state, _estimate(batches, index), step_size=size)
+            broken |= info.non_finite
+        lost = broken.view(len(active), rng.particles).sum(1).tolist()
+        positions = state.position.view(len(active), rng.particles, -1)
+        for i, bad, position in zip(active, lost, positions, strict=True):
+            _after_pass(runs[i], settings, size, len(parts), bad, position)
+        staying = [k for k, i in enumerate(active) if runs[i].outcome == "running"]
+        if len(staying) < len(active):
+            rows = _rows(staying, rng.particles).to(start.device)
+            state, order = type(state)(*(part[rows] for part in state)), order[rows]
+            active = [active[k] for k in staying]
+        if report is not None:
+            report(runs)
+        if not active:
+            break
+    for i in active:
+        runs[i].outcome = "completed"
+    return runs
+
+
+def _estimate(batches: MiniBatches, index: Tensor) -> Estimate:
+    return lambda positions: batches(positions, index)
+
+
+def _after_pass(
+    run: PassesRun,
+    settings: StochasticGradient,
+    size: float,
+    steps: int,
+    non_finite: int,
+    position: Tensor,
+) -> None:
+    run.epochs += 1
+    run.steps += steps
+    run.step_size = size
+    run.non_finite = non_finite
+    if non_finite:
+        run.outcome = "failed"
+        run.message = (
+            f"position not finite for {non_finite} of {len(position)} particles after "
+            f"{run.epochs} passes; a smaller `step_size` may help"
+        )
+        return
+    left = settings.epochs - run.epochs
+    if left % settings.thinning == 0 and left // settings.thinning < settings.draws:
+        run.draws.append(position.clone())
+
+
+def _rows(islands: list[int], particles: int) -> Tensor:
+    first = torch.tensor(islands, dtype=torch.int64).unsqueeze(1) * particles
+    return (first + torch.arange(particles)).flatten()
