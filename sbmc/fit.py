@@ -20,7 +20,6 @@ from sbmc.head import SplitModel, split_model
 from sbmc.islands import (
     Island,
     IslandReport,
-    Sampler,
     Start,
     run_islands,
     start_at_anchor,
@@ -30,7 +29,7 @@ from sbmc.islands import (
 from sbmc.likelihoods import Likelihood, as_likelihood
 from sbmc.log import logger
 from sbmc.parameters import ParameterSpace, Selection, select_parameters
-from sbmc.posterior import Cost, Posterior, island_weights
+from sbmc.posterior import Cost, Posterior, check_weighting
 from sbmc.prior import (
     AnchoredPrior,
     Variance,
@@ -39,11 +38,16 @@ from sbmc.prior import (
     resolve_variance,
     step_weight,
 )
-from sbmc.randomness import generator
-from sbmc.samplers import HMC
+from sbmc.randomness import Stream, generator
+from sbmc.samplers import HMC, SMC
+from sbmc.samplers.contract import Sampler
+from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.smc.diagnostics import SMCRun
+from sbmc.samplers.smc.pilot import learn
 from sbmc.target import Chunks, Target
 
-DEFAULT_EPOCHS = 160  # what the paper gives its chains: about the cost of training once
+# Warn when the evidence leaves fewer effective islands than this.
+FEWEST_EFFECTIVE = 2.0
 
 
 def fit(
@@ -56,7 +60,8 @@ def fit(
     particles: int = 10,
     islands: int = 1,
     seed: int = 0,
-    start: Any = "anchor",
+    start: Any = None,
+    island_weights: str | None = None,
     parameters: Selection = "all",
     likelihood: Any = "categorical",
     alpha: Callable[[float], float] = step_weight,
@@ -80,12 +85,15 @@ def fit(
         s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.
         prior_variance: v of the original prior N(0, v): a number, a mapping from patterns on
             parameter names, or a tensor `(dim,)`.
-        sampler: settings of the algorithm; `HMC(epochs=160)` if not given.
+        sampler: settings of the algorithm, such as `HMC(epochs=160)`, the default, or `SMC()`.
         particles: N, chains or particles per island.
         islands: P.
         seed: decides all noise; island i has the same noise whatever the number of islands.
-        start: where particles begin: `"anchor"` (plus a little noise), `"prior"` (as in the
-            paper), an ensemble, or a list of modules, whose weights the particles take in turn.
+        start: where chains begin: `"anchor"` (plus a little noise; the default), `"prior"` (as in
+            the paper), an ensemble, or a list of modules, whose weights the particles take in turn.
+            SMC begins at the prior and nowhere else.
+        island_weights: how islands are combined: `"evidence"` (SMC's default, and for it alone) or
+            `"equal"`.
         parameters: which ones are sampled: `"all"`, `"last"`, a regular expression or a predicate.
         likelihood: `"categorical"`, `sbmc.Gaussian(noise_variance=...)`, or a callable
             `(outputs, targets) -> (examples,)`.
@@ -120,10 +128,19 @@ def fit(
         _require_positive_integers(chunk_size=chunk_size)
     generator(seed)  # refuses a bad seed
     check_path(path)
-    algorithm: Sampler = HMC(epochs=DEFAULT_EPOCHS) if sampler is None else sampler
-    settings_object = hasattr(algorithm, "run") and dataclasses.is_dataclass(algorithm)
-    good = settings_object and not isinstance(algorithm, type)
-    require(good, "sampler", "settings such as sbmc.HMC(...)", sampler)
+    algorithm: Sampler = HMC() if sampler is None else sampler
+    good = isinstance(algorithm, Sampler) and dataclasses.is_dataclass(algorithm)
+    require(good, "sampler", "settings such as sbmc.HMC(...) or sbmc.SMC(...)", sampler)
+    start = algorithm.default_start if start is None else start
+    weighting = algorithm.default_weights if island_weights is None else island_weights
+    check_weighting(weighting)
+    if algorithm.default_weights == "evidence":
+        # Tempering begins at temperature 0, whose target is the prior.
+        named = start if isinstance(start, str) else Phrase("members")
+        require(start == "prior", "start", f"'prior' for {type(algorithm).__name__}", named)
+    else:
+        rule = f"'equal' for {type(algorithm).__name__}, which estimates no evidence"
+        require(weighting == "equal", "island_weights", rule, weighting)
     space = select_parameters(model, parameters)
     anchor = space.flatten(model)
     dtype = anchor.dtype if dtype is None else dtype
@@ -149,7 +166,8 @@ def fit(
         "start": start if isinstance(start, str) else "members",
         "parameters": parameters if isinstance(parameters, str) else "predicate",
         "sampler": type(algorithm).__name__,
-        "sampler_settings": dataclasses.asdict(algorithm),  # type: ignore[call-overload]
+        "sampler_settings": _describe_sampler(algorithm),
+        "island_weights": weighting,
         "dtype": str(dtype),
     }
     build = _TargetBuilder(network, space, family, examples, path, chunk_size)
@@ -158,6 +176,11 @@ def fit(
     target = build(prior)
     settings |= {"path": target.path, "chunks": dataclasses.asdict(target.chunks)}
     began = time.perf_counter()
+    if isinstance(algorithm, SMC) and algorithm.pilot:
+        algorithm, pilot = _run_pilot(algorithm, target, int(particles), int(seed))
+        settings["pilot_epochs"] = pilot.epochs
+        settings["pilot_forward_epochs"] = pilot.forward_epochs
+        settings["frozen"] = _describe_sampler(algorithm)
     results = run_islands(
         algorithm,
         target,
@@ -169,9 +192,9 @@ def fit(
     )
     seconds = time.perf_counter() - began
     _report_failures(results, throw)
-    return _collect(
-        results, prior, network, space, family, int(particles), anchor_cost, seconds, settings
-    )
+    posterior = _collect(results, prior, network, space, family, anchor_cost, seconds, settings)
+    _warn_of_collapse(posterior)
+    return posterior
 
 
 class _TargetBuilder:
@@ -281,7 +304,6 @@ def _point(
         space,
         likelihood,
         anchor.view(1, 1, -1).clone(),
-        torch.ones(1, 1, dtype=torch.float64),
         log_evidence=torch.zeros(1, dtype=torch.float64),
         islands=[IslandReport(0, "completed")],
         cost=Cost(0.0, 0.0, anchor_epochs, anchor_epochs, 0.0),
@@ -303,31 +325,79 @@ def _report_failures(results: list[Island], throw: bool) -> None:
     )
 
 
+def _run_pilot(sampler: SMC, target: Target, particles: int, seed: int) -> tuple[SMC, SMCRun]:
+    """Freeze what adapts, by a run whose noise no island shares."""
+    rng = generator(seed, Stream.PILOT)
+    start = start_at_prior(target.prior, rng, sampler.population(particles))
+    return learn(sampler, target, IslandNoise([rng], particles, target.prior.mean.device), start)
+
+
+def _warn_of_collapse(posterior: Posterior) -> None:
+    """Say in words that an ensemble is smaller than it looks."""
+    collapsed = [report for report in posterior.islands if report.collapsed]
+    if collapsed:
+        first = collapsed[0]
+        warnings.warn(
+            f"The population of {len(collapsed)} of {len(posterior.islands)} islands has collapsed "
+            f"(island {first.index}: {first.collapsed}). Epistemic uncertainty will be too small. "
+            f"More mutations, more particles, or `waste_free` would help.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    count, effective = len(posterior.log_evidence), posterior.island_ess
+    # Two islands can hardly ever count as two; they are let off at one and a half.
+    if posterior.weighting == "evidence" and effective < min(FEWEST_EFFECTIVE, 0.75 * count):
+        warnings.warn(
+            f"The evidence leaves {effective:.2f} effective islands of {count} "
+            f"(`posterior.island_ess`): predictions rest on few of them. More particles make the "
+            f'evidence less noisy; `island_weights="equal"` uses all islands.',
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _describe_sampler(sampler: Any) -> dict[str, Any]:
+    """Settings as plain values; a move stands with its name."""
+    plain = {}
+    for item in dataclasses.fields(sampler):
+        value = getattr(sampler, item.name)
+        if dataclasses.is_dataclass(value):
+            value = {"name": type(value).__name__, **_describe_sampler(value)}
+        plain[item.name] = list(value) if isinstance(value, tuple) else value
+    return plain
+
+
 def _collect(
     results: list[Island],
     prior: AnchoredPrior,
     model: nn.Module,
     space: ParameterSpace,
     likelihood: Likelihood,
-    particles: int,
     anchor_epochs: float,
     seconds: float,
     settings: dict[str, Any],
 ) -> Posterior:
-    kept = [island.positions for island in results if island.positions is not None]
-    positions = torch.stack([prior.to_parameters(z) for z in kept])
-    epochs = sum(island.report.epochs for island in results) / len(results)
-    total = epochs * particles * len(results) + anchor_epochs
-    log_evidence = torch.zeros(len(kept), dtype=torch.float64)
-    logger.debug("%d islands in %.1f s, %.0f epochs", len(results), seconds, epochs)
+    kept = [island for island in results if island.positions is not None]
+    positions = torch.stack(
+        [prior.to_parameters(i.positions) for i in kept if i.positions is not None]
+    )
+    spent = sum(island.report.epochs for island in results) + settings.get("pilot_epochs", 0)
+    forward = sum(island.report.forward_epochs for island in results)
+    forward += settings.get("pilot_forward_epochs", 0)
+    total = spent * settings["particles"] + anchor_epochs
+    weighted = [island.weights for island in kept if island.weights is not None]
+    logger.debug("%d islands in %.1f s", len(results), seconds)
     return Posterior(
         model,
         space,
         likelihood,
         positions,
-        island_weights(log_evidence, positions.shape[1]),
-        log_evidence=log_evidence,
+        log_evidence=torch.tensor(
+            [island.report.log_evidence or 0.0 for island in kept], dtype=torch.float64
+        ),
         islands=[island.report for island in results],
-        cost=Cost(epochs, 0.0, anchor_epochs, total, seconds),
+        cost=Cost(spent / len(results), forward / len(results), anchor_epochs, total, seconds),
         settings=settings,
+        within=torch.stack(weighted) if weighted else None,
+        weighting=settings["island_weights"],
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from sbmc.log import logger
 from sbmc.prior import AnchoredPrior
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
-from sbmc.samplers.chains import ChainRun
+from sbmc.samplers.contract import IslandRun, Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Target
 
@@ -24,37 +24,23 @@ FOLD_PARTICLES = 160
 ANCHOR_NOISE = 0.01
 
 
-class Sampler(Protocol):
-    """Settings of an algorithm that can run a batch of islands."""
-
-    @property
-    def steps(self) -> int | None:
-        """Steps per chain, if they are given."""
-
-    @property
-    def epochs(self) -> int | None:
-        """The budget of evaluations per chain, if there is one."""
-
-    def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
-    ) -> list[ChainRun]:
-        """Run the islands of `rng` from `start`."""
-
-
 @dataclass(frozen=True)
 class IslandReport:
     """How one island fared.
 
     Attributes:
         index: its number, which with the seed decides its noise.
-        outcome: `completed` or `failed`.
+        outcome: `completed`; `failed`; of SMC also `stuck`, `non-finite`, `step-limit`.
         log_evidence: its estimate of the log normalising constant; None for MCMC.
-        epochs: evaluations per particle.
-        acceptance: mean acceptance after warm-up.
-        step_size: the frozen step size, in whitened units.
-        steps: steps made.
+        epochs: evaluations with gradient per particle.
+        acceptance: mean acceptance after warm-up, or at SMC's last temperature.
+        step_size: the last step size, in whitened units.
+        steps: steps made; temperatures for SMC.
         non_finite: proposals that were rejected because they were not finite.
         message: why it failed.
+        forward_epochs: evaluations without gradient per particle.
+        collapsed: in words, if SMC's population has collapsed.
+        temperatures: what SMC tells of each temperature.
     """
 
     index: int
@@ -66,6 +52,9 @@ class IslandReport:
     steps: int = 0
     non_finite: int = 0
     message: str = ""
+    forward_epochs: float = 0.0
+    collapsed: str = ""
+    temperatures: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -74,10 +63,17 @@ class IslandReport:
 
 @dataclass(frozen=True)
 class Island:
-    """An island's report, and its whitened positions `(particles * draws, dim)` if it completed."""
+    """An island's report and, if it completed, its particles.
+
+    Attributes:
+        report: how it fared.
+        positions: whitened, `(particles, dim)`; several draws of a chain stand as particles.
+        weights: normalised inside the island, `(particles,)` float64; None for equal ones.
+    """
 
     report: IslandReport
     positions: Tensor | None
+    weights: Tensor | None = None
 
 
 # (prior, generator, particles) -> whitened start positions of one island
@@ -113,6 +109,7 @@ def run_islands(
     particles: int,
     seed: int,
     progress: bool | None = None,
+    fold: int | None = None,
 ) -> list[Island]:
     """Run `islands` islands of `particles` particles in this process, folded into batches that fit.
 
@@ -124,30 +121,49 @@ def run_islands(
         particles: particles per island.
         seed: island i draws from the stream (seed, i) and from nothing else.
         progress: None for automatic, False for silence, True for always.
+        fold: most particles of one batch; an island that has more is a batch of its own.
 
     Returns:
         The islands in order. A fold that raises is run again island by island, and an island that
         raises alone is reported as failed.
     """
-    per_fold = max(1, FOLD_PARTICLES // particles)
+    most = FOLD_PARTICLES if fold is None else fold
+    per_fold = max(1, most // sampler.population(particles))
     folds = [range(i, min(i + per_fold, islands)) for i in range(0, islands, per_fold)]
-    total = islands * (sampler.steps or sampler.epochs or 1)
-    unit = "steps" if sampler.steps else "epochs"
-    finished = 0
     results: list[Island] = []
-    with open_progress(progress, "sampling", total=total, unit=unit) as bar:
+    # SMC's temperatures are not known beforehand: what is counted then is islands.
+    each = sampler.steps or sampler.epochs or 1
+    unit = "steps" if sampler.steps else "epochs" if sampler.epochs else "islands"
+    with open_progress(progress, "sampling", total=islands * each, unit=unit) as bar:
 
-        def report(runs: list[ChainRun]) -> None:
-            each = [run.steps if sampler.steps else run.epochs for run in runs]
-            through = len(results) + sum(made >= total // islands for made in each)
-            newest = [run.acceptance[-1] for run in runs if run.acceptance]
-            acceptance = sum(newest) / max(1, len(newest))
-            bar.update(finished + sum(each), islands=f"{through}/{islands}", acceptance=acceptance)
+        def report(runs: list[IslandRun]) -> None:
+            if unit == "islands":
+                through = sum(run.outcome != "running" for run in runs)
+                done, shown = len(results) + through, {}
+            else:
+                made = [run.steps if unit == "steps" else run.epochs for run in runs]
+                through = sum(m >= each for m in made)
+                done = len(results) * each + sum(made)
+                shown = {"islands": f"{len(results) + through}/{islands}"}
+            bar.update(done, **shown, **_newest(runs))
 
-        for fold in folds:
-            results += _run_fold(sampler, target, start, fold, particles, seed, report)
-            finished += len(fold) * (sampler.steps or sampler.epochs or 1)
+        for batch in folds:
+            results += _run_fold(sampler, target, start, batch, particles, seed, report)
     return results
+
+
+def _newest(runs: list[IslandRun]) -> dict[str, object]:
+    """The numbers to show beside the progress: means over the islands that are under way."""
+    acceptance = [run.acceptance[-1] for run in runs if run.acceptance]
+    fields: dict[str, object] = {}
+    if acceptance:  # samplers that reject nothing have none
+        fields["acceptance"] = sum(acceptance) / len(acceptance)
+    heat = [getattr(run, "temperature", None) for run in runs]
+    known = [value for value in heat if value is not None]
+    if known:
+        epochs = max(run.epochs + run.forward_epochs for run in runs)
+        fields = {"lowest_temperature": min(known), "epochs": epochs, **fields}
+    return fields
 
 
 def _run_fold(
@@ -157,11 +173,12 @@ def _run_fold(
     fold: range,
     particles: int,
     seed: int,
-    report: Callable[[list[ChainRun]], None],
+    report: Callable[[list[IslandRun]], None],
 ) -> list[Island]:
     generators = [generator(seed, Stream.ISLANDS, i) for i in fold]
     prior = target.prior
-    begin = torch.cat([start(prior, g, particles) for g in generators])
+    population = sampler.population(particles)
+    begin = torch.cat([start(prior, g, population) for g in generators])
     try:
         noise = IslandNoise(generators, particles, prior.mean.device)
         runs = sampler.run(target, noise, begin, report)
@@ -181,15 +198,22 @@ def _run_fold(
     return [_as_island(index, run) for index, run in zip(fold, runs, strict=True)]
 
 
-def _as_island(index: int, run: ChainRun) -> Island:
+def _as_island(index: int, run: Any) -> Island:
+    weights = getattr(run, "log_weights", None)
     report = IslandReport(
         index=index,
         outcome=run.outcome,
+        log_evidence=getattr(run, "log_evidence", None),
         epochs=float(run.epochs),
         acceptance=run.sampling_acceptance if run.acceptance else None,
         step_size=run.step_size,
         steps=run.steps,
         non_finite=run.non_finite,
         message=run.message,
+        forward_epochs=float(run.forward_epochs),
+        collapsed=getattr(run, "collapsed", ""),
+        temperatures=getattr(run, "temperatures", []),
     )
-    return Island(report, torch.cat(run.draws) if run.outcome == "completed" else None)
+    if run.outcome != "completed":
+        return Island(report, None)
+    return Island(report, torch.cat(run.draws), None if weights is None else weights.exp())

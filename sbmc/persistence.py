@@ -20,7 +20,7 @@ from sbmc.parameters import ParameterSpace, named_tensors
 from sbmc.posterior import Cost, Posterior
 
 FORMAT = "sbmc-posterior"
-VERSION = 1
+VERSION = 2
 
 
 def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
@@ -40,11 +40,12 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "likelihood": _describe(posterior.likelihood),
         "islands": [report.as_dict() for report in posterior.islands],
         "cost": posterior.cost.as_dict(),
+        "weighting": posterior.weighting,
         "settings": posterior.settings,
     }
     tensors = {
         "positions": posterior.positions.contiguous(),
-        "weights": posterior.weights.contiguous(),
+        "within": posterior.within.contiguous(),
         "log_evidence": posterior.log_evidence.contiguous(),
     }
     words = json.dumps(metadata)
@@ -98,11 +99,12 @@ def load(
         space,
         family,
         tensors["positions"].to(device),
-        tensors["weights"],
         log_evidence=tensors["log_evidence"],
         islands=[IslandReport(**report) for report in metadata["islands"]],
         cost=Cost(**metadata["cost"]),
         settings=metadata["settings"],
+        within=tensors["within"],
+        weighting=metadata["weighting"],
     )
 
 
@@ -147,7 +149,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise BadInput(
             f"`path` must be an undamaged posterior file, but got {str(path)!r} ({error})."
         ) from None
-    good = {"sbmc", "digest"} <= set(texts) and {"positions", "weights", "log_evidence"} <= set(
+    good = {"sbmc", "digest"} <= set(texts) and {"positions", "within", "log_evidence"} <= set(
         tensors
     )
     require(good, "path", "a file that Posterior.save wrote", str(path))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
 from sbmc.examples import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
 from sbmc.forward import Forward, build_forward
 from sbmc.head import SplitModel, split_model
@@ -33,6 +34,20 @@ if TYPE_CHECKING:
 
 PARTICLES_AT_ONCE = 10
 PREDICTION_BATCH = 128
+WEIGHTINGS = ("evidence", "equal")
+# Fewer islands tell nothing of how much their evidence varies.
+FEWEST_FOR_ERROR = 3
+
+
+class Evidence(NamedTuple):
+    """An estimate of the log normalising constant of the anchored posterior.
+
+    It compares posteriors of one prior and one data set. It does not choose s: the anchor, and
+    with it the prior, has seen the data.
+    """
+
+    log: float
+    standard_error: float | None  # of the log, between islands; None for fewer than three
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,8 @@ class Posterior:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
             chain stand as further particles. Islands that failed are not among them.
         weights: `(islands, particles)` float64, summing to 1.
+        within: the same inside each island, every row summing to 1.
+        weighting: how islands are combined, `"evidence"` or `"equal"`.
         log_evidence: `(islands,)` float64; zero for MCMC and ensembles, which estimate none.
         islands: one report per island, failed ones included.
         cost: what it took.
@@ -77,19 +94,24 @@ class Posterior:
         space: ParameterSpace,
         likelihood: Likelihood,
         positions: Tensor,
-        weights: Tensor,
         *,
         log_evidence: Tensor,
         islands: Sequence[IslandReport],
         cost: Cost,
         settings: dict[str, Any],
+        within: Tensor | None = None,
+        weighting: str = "equal",
     ) -> None:
         self._model = copy.deepcopy(model)
         self._space = space
         self._likelihood = likelihood
         self.positions = positions
-        self.weights = weights
+        if within is None:
+            within = torch.full(positions.shape[:2], 1 / positions.shape[1], dtype=torch.float64)
+        self.within = within
+        self.weighting = weighting
         self.log_evidence = log_evidence
+        self.weights = island_weights(log_evidence, within, weighting)
         self.islands = list(islands)
         self.cost = cost
         self.settings = settings
@@ -114,6 +136,40 @@ class Posterior:
         """Effective number of islands, 1 / Σ W_p²: near 1 means that one island decides all."""
         per_island = self.weights.sum(1)
         return float(1 / per_island.square().sum())
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of all islands together, Σ_p Z_p / P, as a log, with its standard error.
+
+        None for MCMC and ensembles, which estimate none.
+        """
+        if any(r.outcome == "completed" and r.log_evidence is None for r in self.islands):
+            return None
+        count = len(self.log_evidence)
+        log_mean = float(torch.logsumexp(self.log_evidence.double(), 0)) - math.log(count)
+        if count < FEWEST_FOR_ERROR:
+            return Evidence(log_mean, None)
+        relative = (self.log_evidence.double() - log_mean).exp()
+        return Evidence(log_mean, float(relative.std() / math.sqrt(count)))
+
+    def reweighted(self, weighting: str) -> Posterior:
+        """The same islands, combined in another way.
+
+        Args:
+            weighting: `"evidence"` or `"equal"`.
+
+        Returns:
+            A posterior that shares everything else with this one.
+
+        Raises:
+            BadInput: another word.
+        """
+        check_weighting(weighting)
+        other = copy.copy(self)
+        other.weighting = weighting
+        other.weights = island_weights(self.log_evidence, self.within, weighting)
+        other.settings = {**self.settings, "island_weights": weighting}
+        return other
 
     def predict(
         self, inputs: Any, *, batch_size: int | None = None, progress: bool | None = False
@@ -155,21 +211,30 @@ class Posterior:
         reports = self.islands[:islands]
         kept = sum(report.outcome == "completed" for report in reports)
         require(kept > 0, "islands", "enough for one that completed", islands)
-        weights = self.weights[:kept]
-        epochs = sum(report.epochs for report in reports) / islands
+        spent = sum(report.epochs for report in reports) + self.settings.get("pilot_epochs", 0)
+        forward = sum(report.forward_epochs for report in reports)
+        forward += self.settings.get("pilot_forward_epochs", 0)
+        epochs = spent / islands
         particles = self.settings.get("particles", self.positions.shape[1])
         total = epochs * particles * islands + self.cost.anchor_epochs
-        cost = replace(self.cost, epochs=epochs, total_epochs=total, wall_seconds=None)
+        cost = replace(
+            self.cost,
+            epochs=epochs,
+            forward_epochs=forward / islands,
+            total_epochs=total,
+            wall_seconds=None,
+        )
         return Posterior(
             self._model,
             self._space,
             self._likelihood,
             self.positions[:kept],
-            weights / weights.sum(),
             log_evidence=self.log_evidence[:kept],
             islands=reports,
             cost=cost,
             settings={**self.settings, "islands": islands},
+            within=self.within[:kept],
+            weighting=self.weighting,
         )
 
     def save(self, path: str | Path) -> None:
@@ -229,13 +294,31 @@ def _build_evaluator(
     return build_forward(split.head, split.space, features, gradient=False), split
 
 
-def island_weights(log_evidence: Tensor, particles: int) -> Tensor:
-    """Weights `(islands, particles)`: by evidence across islands, equal inside an island.
+def island_weights(log_evidence: Tensor, within: Tensor, weighting: str) -> Tensor:
+    """Weights `(islands, particles)` of all particles, summing to 1.
 
     Log-sum-exp until the last line, in float64.
+
+    Args:
+        log_evidence: `(islands,)`.
+        within: weights inside each island, `(islands, particles)`, every row summing to 1.
+        weighting: `"evidence"`: islands count by their evidence; `"equal"`: all the same.
+
+    Returns:
+        The weights, float64.
     """
-    across = torch.softmax(log_evidence.double(), 0)
-    return (across / particles).unsqueeze(1).expand(-1, particles).contiguous()
+    by_evidence = log_evidence.double() if weighting == "evidence" else torch.zeros(len(within))
+    across = torch.softmax(by_evidence.double(), 0)
+    return across.unsqueeze(1) * within.double().cpu()
+
+
+def check_weighting(weighting: str) -> None:
+    """Refuse a word that is no way to combine islands."""
+    if weighting not in WEIGHTINGS:
+        raise BadInput(
+            f"`island_weights` must be one of {', '.join(WEIGHTINGS)}, "
+            f"but got {weighting!r}.{nearest(str(weighting), WEIGHTINGS)}"
+        )
 
 
 def ensemble_posterior(ensemble: Ensemble, likelihood: Likelihood, islands: int = 1) -> Posterior:
@@ -256,7 +339,6 @@ def ensemble_posterior(ensemble: Ensemble, likelihood: Likelihood, islands: int 
         space,
         likelihood,
         positions.view(islands, particles, -1),
-        island_weights(torch.zeros(islands), particles),
         log_evidence=torch.zeros(islands, dtype=torch.float64),
         islands=reports,
         cost=Cost(epochs, 0.0, 0.0, epochs * members, None),

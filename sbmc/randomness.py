@@ -29,6 +29,7 @@ class Stream(IntEnum):
     TRAINING = 1
     OUT_OF_DOMAIN = 2
     SPLIT = 3
+    PILOT = 4
 
 
 def generator(seed: int, *path: int) -> torch.Generator:

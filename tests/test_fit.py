@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import sbmc
-from sbmc import HMC, BadInput, Gaussian, fit
+from sbmc import HMC, MALA, PCN, SMC, BadInput, Gaussian, fit
 from sbmc.islands import ANCHOR_NOISE
 
 QUICK = HMC(steps=3, leapfrog=2, step_size=0.1)
@@ -407,6 +407,136 @@ def test_a_mistake_in_the_likelihood_is_told_with_its_message():
         fit(nn.Linear(4, 3), DATA, likelihood=breaks, sampler=QUICK, particles=2)
 
 
+# Sequential Monte Carlo
+
+# A prior this narrow around the anchor leaves islands of much the same evidence.
+NARROW = {"s": 0.05, "particles": 8, "islands": 3, "seed": 5}
+
+
+def smc_fit(sampler=None, **options):
+    arguments = {"sampler": sampler or SMC(mutations=4), **NARROW, **options}
+    return fit(make_net().double(), DATA, **arguments)
+
+
+def test_smc_is_combined_by_evidence_unless_told_otherwise():
+    posterior = smc_fit()
+    equal = smc_fit(island_weights="equal")
+    assert posterior.positions.shape[:2] == (3, 8)
+    assert torch.equal(posterior.positions, equal.positions)
+    assert (posterior.weighting, equal.weighting) == ("evidence", "equal")
+    assert posterior.settings["island_weights"] == "evidence"
+    assert posterior.settings["start"] == "prior"
+    expected = posterior.log_evidence.softmax(0)
+    torch.testing.assert_close(posterior.weights.sum(1), expected)
+    torch.testing.assert_close(equal.weights, torch.full((3, 8), 1 / 24, dtype=torch.float64))
+    assert torch.equal(posterior.reweighted("equal").weights, equal.weights)
+    assert posterior.island_ess < equal.island_ess == pytest.approx(3)
+    assert posterior.evidence == equal.evidence
+    assert posterior.evidence.standard_error > 0
+    logs = [island.log_evidence for island in posterior.islands]
+    assert logs == posterior.log_evidence.tolist()
+    assert len(set(logs)) == 3
+
+
+def test_smc_says_what_it_did_at_each_temperature():
+    posterior = smc_fit()
+    for island in posterior.islands:
+        heats = [each["temperature"] for each in island.temperatures]
+        assert heats == sorted(set(heats))
+        assert heats[-1] == 1.0
+        assert island.steps == len(heats)
+        # The first evaluation, the moves, and the search for a step size.
+        made = sum(each["mutations"] for each in island.temperatures)
+        assert 1 + made < island.epochs <= 1 + made + 12
+        assert island.acceptance == island.temperatures[-1]["acceptance"]
+    spent = [island.epochs for island in posterior.islands]
+    assert posterior.cost.epochs == pytest.approx(sum(spent) / 3)
+    assert posterior.cost.total_epochs == pytest.approx(sum(spent) * 8)
+    assert posterior.cost.forward_epochs == 0
+
+
+def test_smc_islands_are_the_same_whatever_their_number():
+    many, few = smc_fit(), smc_fit(islands=2)
+    torch.testing.assert_close(many.first(2).positions, few.positions, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(many.first(2).weights, few.weights, rtol=1e-7, atol=1e-9)
+    assert many.first(2).evidence.log == pytest.approx(few.evidence.log)
+    assert many.first(2).cost.total_epochs == few.cost.total_epochs
+
+
+@pytest.mark.parametrize("move", [MALA(), HMC(), PCN()])
+def test_any_kernel_moves_smc(move):
+    posterior = smc_fit(SMC(mutations=3, move=move))
+    described = posterior.settings["sampler_settings"]["move"]
+    assert described["name"] == type(move).__name__
+    without_gradient = isinstance(move, PCN)
+    assert (posterior.cost.epochs == 0) == without_gradient
+    assert (posterior.cost.forward_epochs > 0) == without_gradient
+
+
+def test_waste_free_smc_gives_all_the_states():
+    posterior = smc_fit(SMC(mutations=4, waste_free=True))
+    assert posterior.positions.shape[:2] == (3, 32)
+    assert float(posterior.weights.sum()) == pytest.approx(1)
+    # Four draws of the prior for each of the chains, then three moves at each temperature.
+    for island in posterior.islands:
+        assert 4 + 3 * island.steps < island.epochs <= 4 + 3 * island.steps + 12
+    assert posterior.cost.total_epochs == pytest.approx(posterior.cost.epochs * 8 * 3)
+
+
+def test_a_pilot_is_frozen_paid_for_and_shared_by_all_islands():
+    posterior = smc_fit(SMC(mutations=3, pilot=True))
+    frozen = posterior.settings["frozen"]
+    for island in posterior.islands:
+        assert [each["temperature"] for each in island.temperatures] == frozen["temperatures"]
+        assert [each["step_size"] for each in island.temperatures] == frozen["step_sizes"]
+        assert island.epochs == 1 + 3 * len(frozen["temperatures"])
+    pilot = posterior.settings["pilot_epochs"]
+    assert pilot > posterior.islands[0].epochs  # it also searched for a step size
+    spent = sum(island.epochs for island in posterior.islands) + pilot
+    assert posterior.cost.total_epochs == spent * 8
+    assert posterior.first(1).cost.total_epochs == (posterior.islands[0].epochs + pilot) * 8
+
+
+def test_a_population_that_has_collapsed_is_told_in_words():
+    still = SMC(mutations=1, temperatures=(1.0,), move=HMC(leapfrog=1, step_size=50.0))
+    words = (
+        r"The population of 1 of 1 islands has collapsed \(island 0: only \d of its 8 particles "
+        r"differ, the moves having been rejected\)\. Epistemic uncertainty will be too small\."
+    )
+    with pytest.warns(RuntimeWarning, match=words):
+        posterior = smc_fit(still, s=1.0, islands=1)
+    assert "only" in posterior.islands[0].collapsed
+
+
+def test_an_evidence_that_leaves_few_islands_is_told_in_words():
+    # With two particles and one temperature, the evidence is all chance. They are never resampled:
+    # the populations do not collapse.
+    rough = SMC(mutations=2, temperatures=(1.0,), resample_below=0.01)
+    options = {"s": 1.0, "particles": 2, "islands": 6, "prior_variance": 4.0}
+    words = r"The evidence leaves 1\.\d\d effective islands of 6 \(`posterior\.island_ess`\)"
+    with pytest.warns(RuntimeWarning, match=words):
+        posterior = smc_fit(rough, **options)
+    assert posterior.island_ess < 2
+    assert smc_fit(rough, **options, island_weights="equal").island_ess == pytest.approx(6)
+
+
+def test_islands_of_smc_that_fail_are_left_out_with_their_outcome():
+    # Random walks in the wide prior: the likelihood is not a number for some first draws.
+    options = {**WIDE, "sampler": SMC(mutations=2), "likelihood": cliff, "particles": 1}
+    with pytest.warns(RuntimeWarning, match=r"\d of 6 islands failed and are left out \(island"):
+        posterior = fit(nn.Linear(4, 3), DATA, island_weights="equal", **options)
+    outcomes = [island.outcome for island in posterior.islands]
+    assert set(outcomes) == {"completed", "non-finite"}
+    kept = outcomes.count("completed")
+    assert posterior.positions.shape[0] == posterior.log_evidence.shape[0] == kept
+    completed = [i.log_evidence for i in posterior.islands if i.outcome == "completed"]
+    assert posterior.log_evidence.tolist() == completed
+    for island in posterior.islands:
+        assert ("not finite for 1 of 1 particles" in island.message) == (
+            island.outcome == "non-finite"
+        )
+
+
 # Bad input
 
 
@@ -450,8 +580,11 @@ class Augmented(torch.utils.data.Dataset):
         ({"seed": -1}, "`seed` must be an integer from 0 to 2**128 - 1, but got -1."),
         ({"s": 0, "seed": 0.5}, "`seed` must be an integer from 0 to 2**128 - 1, but got 0.5."),
         ({"path": "fusd"}, "but got 'fusd'. Did you mean 'fused'?"),
-        ({"sampler": "hmc"}, "`sampler` must be settings such as sbmc.HMC(...), but got 'hmc'."),
-        ({"sampler": HMC}, "`sampler` must be settings such as sbmc.HMC(...), but got <class"),
+        (
+            {"sampler": "hmc"},
+            "`sampler` must be settings such as sbmc.HMC(...) or sbmc.SMC(...), b",
+        ),
+        ({"sampler": HMC}, "settings such as sbmc.HMC(...) or sbmc.SMC(...), but got <class"),
         ({"dtype": torch.int64}, "`dtype` must be a floating-point torch.dtype, but got torch.in"),
         ({"dtype": "float64"}, "`dtype` must be a floating-point torch.dtype, but got 'float64'."),
         ({"anchor_epochs": -1}, "`anchor_epochs` must be a non-negative number, but got -1."),
@@ -490,6 +623,17 @@ class Augmented(torch.utils.data.Dataset):
         ({"start": make_net()}, "an ensemble or a list of modules, but got Sequential."),
         ({"start": [make_net(), nn.Linear(4, 3)]}, "of `model`, but got another module at 1."),
         ({"start": [spoiled(torch.nan)]}, "`start` must be modules of finite weights, but got"),
+        (
+            {"sampler": SMC(), "start": "anchor"},
+            "`start` must be 'prior' for SMC, but got 'anchor'",
+        ),
+        ({"sampler": SMC(), "start": [make_net()]}, "must be 'prior' for SMC, but got members."),
+        (
+            {"island_weights": "evidence"},
+            "`island_weights` must be 'equal' for HMC, which estimates no evidence, but got 'evid",
+        ),
+        ({"island_weights": "equals"}, "but got 'equals'. Did you mean 'equal'?"),
+        ({"sampler": SMC(), "island_weights": None, "start": 3}, "'prior' for SMC, but got membe"),
         ({"alpha": lambda s: math.nan}, "`alpha` must be a rule with finite values, but got nan."),
         ({"covariance": lambda s, v: -v}, "`covariance` must be a rule with positive, finite va"),
     ],

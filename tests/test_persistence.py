@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import sbmc
-from sbmc import HMC, BadInput, Custom, Gaussian, load
+from sbmc import HMC, SMC, BadInput, Custom, Gaussian, load
+from sbmc.persistence import VERSION
 
 INPUTS = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(9) % 3
@@ -136,6 +137,33 @@ def test_nothing_is_unpickled(saved, monkeypatch):
     assert load(saved, net).positions.shape == (2, 2, 18)
 
 
+# The seeds are such that no population collapses, and no island outweighs the others.
+CAREFUL = SMC(mutations=4, resample_below=0.5, ess=0.7)
+
+
+@pytest.mark.parametrize("weighting", ["evidence", "equal"])
+def test_an_smc_posterior_comes_back_with_its_weights_and_its_reports(tmp_path, weighting):
+    posterior = fitted(
+        sampler=CAREFUL, particles=8, islands=3, s=0.05, seed=5, island_weights=weighting
+    )
+    posterior.save(tmp_path / "p")
+    again = load(tmp_path / "p", make_net())
+    # Weights that were carried to the end: not equal inside an island.
+    assert posterior.within.std() > 0
+    assert torch.equal(again.within, posterior.within)
+    assert torch.equal(again.weights, posterior.weights)
+    assert torch.equal(again.log_evidence, posterior.log_evidence)
+    assert again.weighting == weighting
+    assert again.evidence == posterior.evidence
+    assert again.islands == posterior.islands
+    assert all(island.temperatures[-1]["temperature"] == 1 for island in again.islands)
+    assert again.settings == json.loads(json.dumps(posterior.settings))
+    assert torch.equal(again.first(2).weights, posterior.first(2).weights)
+    assert torch.equal(again.predict(INPUTS).probs, posterior.predict(INPUTS).probs)
+    other = "equal" if weighting == "evidence" else "evidence"
+    assert torch.equal(again.reweighted(other).weights, posterior.reweighted(other).weights)
+
+
 # Other models
 
 
@@ -223,13 +251,13 @@ def test_other_files(tmp_path):
 
 
 def test_a_file_of_a_later_format(saved, monkeypatch, tmp_path):
-    monkeypatch.setattr("sbmc.persistence.VERSION", 2)
+    monkeypatch.setattr("sbmc.persistence.VERSION", VERSION + 1)
     later = tmp_path / "later"
     fitted().save(later)
     monkeypatch.undo()
-    with pytest.raises(
-        BadInput, match="of format sbmc-posterior version 1, but got sbmc-posterior"
-    ):
+    kind = "sbmc-posterior version"
+    words = f"of format {kind} {VERSION}, but got {kind} {VERSION + 1}."
+    with pytest.raises(BadInput, match=re.escape(words)):
         load(later, make_net())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -26,24 +27,30 @@ def make_net():
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
 
 
-def make_posterior(islands=3, particles=4, likelihood=None, net=None, weights=None):
+def make_posterior(
+    islands=3, particles=4, likelihood=None, net=None, within=None, evidence=None, weighting="equal"
+):
     net = net or make_net()
     space = select_parameters(net)
     noise = torch.Generator().manual_seed(3)
     positions = space.flatten(net) + 0.5 * torch.randn(
         islands, particles, space.dim, generator=noise
     )
-    evidence = torch.zeros(islands, dtype=torch.float64)
+    given = [None] * islands if evidence is None else evidence
     return Posterior(
         net,
         space,
         likelihood or Categorical(),
         positions,
-        island_weights(evidence, particles) if weights is None else weights,
-        log_evidence=evidence,
-        islands=[IslandReport(i, "completed", epochs=10.0 + i) for i in range(islands)],
+        log_evidence=torch.tensor([value or 0.0 for value in given], dtype=torch.float64),
+        islands=[
+            IslandReport(i, "completed", log_evidence=given[i], epochs=10.0 + i)
+            for i in range(islands)
+        ],
         cost=Cost(11.0, 0.0, 5.0, 11.0 * particles * islands + 5.0, 2.0),
         settings={"particles": particles, "islands": islands},
+        within=within,
+        weighting=weighting,
     )
 
 
@@ -63,9 +70,12 @@ def assert_same(ours, theirs, tolerance=1e-6):
 
 
 def test_the_prediction_is_the_weighted_mixture():
-    weights = torch.rand(3, 4, dtype=torch.float64)
-    weights[1, 2] = 0
-    posterior = make_posterior(weights=weights / weights.sum())
+    within = torch.rand(3, 4, dtype=torch.float64)
+    within[1, 2] = 0
+    within /= within.sum(1, keepdim=True)
+    posterior = make_posterior(within=within, evidence=[0.3, -0.2, 1.0], weighting="evidence")
+    across = torch.tensor([0.3, -0.2, 1.0], dtype=torch.float64).softmax(0)
+    torch.testing.assert_close(posterior.weights, across[:, None] * within)
     probs = outputs_by_hand(posterior, INPUTS).softmax(-1)
     w = posterior.weights.flatten()[:, None, None]
     prediction = posterior.predict(INPUTS)
@@ -192,14 +202,12 @@ def test_the_first_islands_are_what_a_smaller_run_gives():
     assert part.cost.wall_seconds is None
     assert part.settings["islands"] == 2
     assert whole.settings["islands"] == 3
-    assert_same(part.predict(INPUTS), make_posterior(weights=halves()).predict(INPUTS))
+    assert_same(part.predict(INPUTS), without_the_last().predict(INPUTS))
     assert_same(whole.first(3).predict(INPUTS), whole.predict(INPUTS))
 
 
-def halves():
-    weights = torch.zeros(3, 4, dtype=torch.float64)
-    weights[:2] = 1 / 8
-    return weights
+def without_the_last():
+    return make_posterior(evidence=[0.0, 0.0, -1e4], weighting="evidence")
 
 
 def test_the_first_islands_of_a_fit():
@@ -226,13 +234,103 @@ def test_first_refusals(islands):
         make_posterior().first(islands)
 
 
+# Islands that are combined by their evidence
+
+
+def even(islands, particles):
+    return torch.full((islands, particles), 1 / particles, dtype=torch.float64)
+
+
 def test_evidence_decides_between_islands():
-    weights = island_weights(torch.tensor([0.0, torch.log(torch.tensor(3.0)), -1e4]), 2)
+    logs = torch.tensor([0.0, math.log(3), -1e4], dtype=torch.float64)
+    weights = island_weights(logs, even(3, 2), "evidence")
     expected = torch.tensor([[1, 1], [3, 3], [0, 0]]).double() / 8
-    torch.testing.assert_close(weights, expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(weights, expected, rtol=1e-12, atol=0)
     # Logs that no exponential could hold.
-    assert island_weights(torch.tensor([-5e5, -5e5 - 800.0]), 1).tolist() == [[1.0], [0.0]]
-    assert make_posterior(weights=weights[:, [0, 0, 0, 0]] / 2).island_ess == pytest.approx(1.6)
+    far = torch.tensor([-5e5, -5e5 - 800.0])
+    assert island_weights(far, even(2, 1), "evidence").tolist() == [[1.0], [0.0]]
+    equal = island_weights(logs, even(3, 2), "equal")
+    torch.testing.assert_close(equal, torch.full((3, 2), 1 / 6, dtype=torch.float64))
+    posterior = make_posterior(evidence=logs.tolist(), weighting="evidence")
+    assert posterior.island_ess == pytest.approx(1.6)
+    assert make_posterior(evidence=logs.tolist()).island_ess == pytest.approx(3)
+
+
+def test_weights_inside_an_island_stay_what_they_are():
+    within = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]], dtype=torch.float64)
+    for weighting, across in (("evidence", [0.2, 0.8]), ("equal", [0.5, 0.5])):
+        weights = island_weights(torch.tensor([1.0, 4.0]).double().log(), within, weighting)
+        expected = torch.tensor(across, dtype=torch.float64)[:, None] * within
+        torch.testing.assert_close(weights, expected)
+
+
+def test_the_evidence_is_the_mean_over_islands_with_its_standard_error():
+    values = torch.tensor([1.0, 2.0, 6.0], dtype=torch.float64)
+    # Far below what an exponential could hold, where only the differences count.
+    logs = values.log() - 4e3
+    found = make_posterior(evidence=logs.tolist(), weighting="evidence").evidence
+    assert found.log == pytest.approx(math.log(3) - 4e3, abs=1e-9)
+    # The sample of Z has the standard deviation √7; that of a log is relative to the mean.
+    assert found.standard_error == pytest.approx(math.sqrt(7) / 3 / math.sqrt(3), rel=1e-9)
+    # How islands are combined is no matter of how likely the data are.
+    assert make_posterior(evidence=logs.tolist()).evidence == found
+
+
+@pytest.mark.parametrize("islands", [1, 2])
+def test_few_islands_tell_no_standard_error(islands):
+    found = make_posterior(islands=islands, evidence=[-3.0] * islands).evidence
+    assert found.log == pytest.approx(-3)
+    assert found.standard_error is None
+
+
+def test_there_is_no_evidence_where_none_was_estimated():
+    assert make_posterior().evidence is None
+    sampler = HMC(steps=2, leapfrog=1, step_size=0.1)
+    assert sbmc.fit(make_net(), (INPUTS, LABELS), sampler=sampler, particles=2).evidence is None
+
+
+def test_an_island_that_failed_does_not_hide_the_evidence_of_the_others():
+    posterior = make_posterior(islands=1, evidence=[-3.0])
+    posterior.islands.append(IslandReport(1, "stuck", message="no temperature above 0"))
+    assert posterior.evidence == (pytest.approx(-3), None)
+
+
+def test_reweighted_changes_the_combination_and_nothing_else():
+    within = torch.rand(3, 4, dtype=torch.float64)
+    within /= within.sum(1, keepdim=True)
+    options = {"within": within, "evidence": [0.0, -1.0, 2.0]}
+    ours = make_posterior(**options, weighting="evidence")
+    before = ours.weights.clone()
+    equal = ours.reweighted("equal")
+    assert (ours.weighting, equal.weighting) == ("evidence", "equal")
+    assert torch.equal(ours.weights, before)
+    assert torch.equal(equal.weights, make_posterior(**options).weights)
+    assert not torch.allclose(equal.weights, ours.weights)
+    assert torch.equal(equal.positions, ours.positions)
+    assert equal.settings["island_weights"] == "equal"
+    assert "island_weights" not in ours.settings
+    assert_same(equal.predict(INPUTS), make_posterior(**options).predict(INPUTS))
+    assert torch.equal(equal.reweighted("evidence").weights, before)
+
+
+def test_reweighted_refuses_other_words():
+    words = "`island_weights` must be one of evidence, equal, but got 'evidense'. Did you mean 'ev"
+    with pytest.raises(BadInput, match=re.escape(words)):
+        make_posterior().reweighted("evidense")
+
+
+def test_the_first_islands_may_be_the_ones_that_the_evidence_left_nothing():
+    # Beside the last island, the first two underflow; by themselves they share as 1 to 3.
+    logs = [-5e3, -5e3 + math.log(3), 0.0]
+    whole = make_posterior(evidence=logs, weighting="evidence")
+    assert whole.weights[:2].sum() == 0
+    part = whole.first(2)
+    expected = torch.tensor([1.0, 3.0], dtype=torch.float64) / 4
+    torch.testing.assert_close(part.weights.sum(1), expected, rtol=1e-9, atol=0)
+    assert part.weighting == "evidence"
+    assert part.evidence.log == pytest.approx(-5e3 + math.log(2))
+    assert part.evidence.standard_error is None
+    assert torch.isfinite(part.predict(INPUTS).probs).all()
 
 
 def test_words():

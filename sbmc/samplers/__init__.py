@@ -1,5 +1,11 @@
 """Samplers: one algorithm a file, each with a `State`, an `Info` and a pure batched `step`."""
 
 from sbmc.samplers.hmc import HMC
+from sbmc.samplers.mala import MALA
+from sbmc.samplers.pcn import PCN
+from sbmc.samplers.sghmc import SGHMC
+from sbmc.samplers.sgld import SGLD
+from sbmc.samplers.smc import SMC
+from sbmc.samplers.ubu import UBU
 
-__all__ = ["HMC"]
+__all__ = ["HMC", "MALA", "PCN", "SGHMC", "SGLD", "SMC", "UBU"]

@@ -1,0 +1,132 @@
+"""The Metropolis-adjusted Langevin algorithm in whitened coordinates, for a batch of particles.
+
+The target at temperature λ is log π(z) = λ·ℓ(z) − ‖z‖²/2. A step proposes
+
+    z' = z + ε²/2 ∇log π(z) + ε ξ,   ξ ~ N(0, I),
+
+and accepts with probability min(1, π(z') q(z | z') / π(z) q(z' | z)), where q is the density of the
+proposal, which leaves π invariant. It is HMC with one leapfrog step, written by its own formula.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmc.samplers.adaptation import check_adaptation
+from sbmc.samplers.kernel import OneStepKernel
+from sbmc.samplers.noise import IslandNoise
+from sbmc.target import Target
+
+
+class MALAState(NamedTuple):
+    """What the next step needs; the leading axis of every field is the particle."""
+
+    position: Tensor  # (particles, dim), whitened
+    log_likelihood: Tensor  # (particles,) float64
+    gradient: Tensor  # (particles, dim), of the log likelihood
+
+
+class MALAInfo(NamedTuple):
+    """What a step has to tell; the leading axis is the particle."""
+
+    acceptance: Tensor  # (particles,) acceptance probabilities
+    accepted: Tensor  # (particles,) bool
+    non_finite: Tensor  # (particles,) bool: proposals rejected because they were not finite
+
+
+def init(position: Tensor, target: Target) -> MALAState:
+    """The state at `position` `(particles, dim)`, for one evaluation of each particle."""
+    return MALAState(position.clone(), *target(position))
+
+
+def step(
+    rng: IslandNoise,
+    state: MALAState,
+    target: Target,
+    *,
+    step_size: Tensor,
+    temperature: float | Tensor = 1.0,
+) -> tuple[MALAState, MALAInfo]:
+    """One Langevin step for every particle.
+
+    Args:
+        rng: ξ and a uniform number are drawn for each particle.
+        state: where the particles are.
+        target: log likelihood and gradient.
+        step_size: ε, `(particles,)`.
+        temperature: λ, a number or `(particles,)`.
+
+    Returns:
+        The new state and what there is to tell. A proposal that is not finite is rejected.
+    """
+    dtype = state.position.dtype
+    heat = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
+    noise = rng.normal(state.position.shape[1], dtype)
+    uniform = rng.uniform()
+    ε = step_size.to(dtype).unsqueeze(-1)
+    λ = heat.to(dtype).expand(len(step_size)).unsqueeze(-1)
+
+    def drifted(at: MALAState) -> Tensor:
+        return at.position + ε**2 / 2 * (λ * at.gradient - at.position)
+
+    def log_density(at: MALAState) -> Tensor:
+        return heat * at.log_likelihood - at.position.double().square().sum(-1) / 2
+
+    def log_proposal(to: MALAState, mean: Tensor) -> Tensor:
+        return -(to.position - mean).double().square().sum(-1) / (2 * step_size.double() ** 2)
+
+    ahead = drifted(state)
+    position = ahead + ε * noise
+    proposal = MALAState(position, *target(position))
+    ratio = log_density(proposal) - log_density(state)
+    ratio = ratio + log_proposal(state, drifted(proposal)) - log_proposal(proposal, ahead)
+    finite = torch.isfinite(ratio)
+    acceptance = torch.where(finite, ratio.clamp(max=0).exp(), 0.0)
+    accepted = uniform < acceptance
+    rows = accepted.unsqueeze(-1)
+    merged = MALAState(
+        torch.where(rows, proposal.position, state.position),
+        torch.where(accepted, proposal.log_likelihood, state.log_likelihood),
+        torch.where(rows, proposal.gradient, state.gradient),
+    )
+    return merged, MALAInfo(acceptance, accepted, ~finite)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MALA(OneStepKernel):
+    """Settings of the Metropolis-adjusted Langevin algorithm, as a move of `SMC`.
+
+    Args:
+        step_size: the first step size; searched for at the start if not given.
+        adapt: whether it is adapted, from one temperature to the next.
+        acceptance_band: the acceptance that is left alone; 0.574 is best in many dimensions
+            (Roberts and Rosenthal, 1998).
+        shrink: factor below the band.
+        grow: factor above it.
+
+    Raises:
+        BadInput: a setting breaks its rule.
+
+    Example:
+        >>> MALA(step_size=0.1).adapt
+        True
+    """
+
+    step_size: float | None = None
+    adapt: bool = True
+    acceptance_band: tuple[float, float] = (0.5, 0.7)
+    shrink: float = 0.7
+    grow: float = 1.1
+
+    init_function = staticmethod(init)
+    step_function = staticmethod(step)
+    with_gradient = True
+    largest_step = math.inf
+
+    def __post_init__(self) -> None:
+        check_adaptation(self)

@@ -1,0 +1,242 @@
+"""The loop of tempered SMC: from the prior to the posterior, islands in one batch.
+
+Each island has its own temperatures, step size, noise and end. One that is done keeps its slot, and
+the others go on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES, StepSearch, adapted
+from sbmc.samplers.kernel import Kernel
+from sbmc.samplers.noise import IslandNoise, island_rows
+from sbmc.samplers.smc.diagnostics import SMCRun, describe_collapse
+from sbmc.samplers.smc.increments import AdaptiveIncrement, Increment, Schedule
+from sbmc.samplers.smc.mutation import Mutation
+from sbmc.samplers.smc.resampling import RESAMPLING
+from sbmc.samplers.smc.tempering import (
+    Select,
+    SMCInfo,
+    SMCState,
+    first_state,
+    next_temperatures,
+    select_always,
+    select_below,
+    tempered_step,
+)
+from sbmc.samplers.smc.waste_free import WasteFreeMutation
+from sbmc.target import Target
+
+if TYPE_CHECKING:
+    from sbmc.samplers.smc.settings import SMC
+
+Report = Callable[[list[SMCRun]], None]
+
+
+def run_smc(
+    settings: SMC, target: Target, rng: IslandNoise, start: Tensor, report: Report | None = None
+) -> list[SMCRun]:
+    """Run a batch of islands from draws of the prior to temperature 1.
+
+    Args:
+        settings: of the algorithm.
+        target: log likelihood, and gradient where the moves want it.
+        rng: the islands' noise.
+        start: draws from the prior, whitened, `(islands * population, dim)`.
+        report: called after every temperature with all runs.
+
+    Returns:
+        One run per island; those that could not be finished say why, and do not stop the others.
+    """
+    kernel = settings.move
+    islands = len(rng.generators)
+    state = first_state(kernel.begin(start, target), islands)
+    runs = [SMCRun(step_size=kernel.step_size or FIRST_GUESS) for _ in range(islands)]
+    for run in runs:
+        _spend(run, kernel, len(start) // islands // rng.particles)
+    increment, resample = _increment(settings), _resampling(settings, rng.particles)
+    searched = kernel.step_size is not None or settings.step_sizes is not None
+    _end_non_finite(runs, state)
+    while going := [i for i, run in enumerate(runs) if run.outcome == "running"]:
+        part = _take(state, going)
+        ahead = next_temperatures(part, increment)
+        _end_unable([runs[i] for i in going], part.temperature, ahead, settings.most_temperatures)
+        able = [k for k, i in enumerate(going) if runs[i].outcome == "running"]
+        if not able:
+            continue
+        going = [going[k] for k in able]
+        part, noise, active = _take(part, able), rng.select(going), [runs[i] for i in going]
+        if not searched:
+            _search_step_sizes(active, kernel, part, ahead[able], target, noise)
+            searched = True
+        part, info = tempered_step(
+            noise,
+            part,
+            increment=increment,
+            resample=resample,
+            move=_mutation(settings, target, active),
+        )
+        state = _put(state, going, part)
+        for k, run in enumerate(active):
+            _note(run, settings, part, info, k)
+        _end_non_finite(runs, state)
+        _end_finished(runs, state)
+        if report is not None:
+            report(runs)
+    return runs
+
+
+def _increment(settings: SMC) -> Increment:
+    if settings.temperatures is not None:
+        return Schedule(settings.temperatures)
+    return AdaptiveIncrement(settings.ess)
+
+
+def _resampling(settings: SMC, particles: int) -> Select:
+    scheme = RESAMPLING[settings.resampling]
+    if settings.resample_below is None:
+        return select_always(scheme, particles)
+    return select_below(scheme, settings.resample_below)
+
+
+def _mutation(settings: SMC, target: Target, runs: list[SMCRun]) -> Any:
+    sizes = [settings.step_size_at(run.steps, run.step_size) for run in runs]
+    counts = [settings.mutations_at(run.steps) for run in runs]
+    if settings.waste_free:
+        # The ancestor is the first of a chain's M states.
+        moves = [count - 1 for count in counts]
+        return WasteFreeMutation(Mutation(settings.move, target, sizes, moves))
+    return Mutation(settings.move, target, sizes, counts, settings.eta)
+
+
+def _note(run: SMCRun, settings: SMC, state: SMCState, info: SMCInfo, k: int) -> None:
+    """Keep what a temperature has told, and set the step size for the next."""
+    used = settings.step_size_at(run.steps, run.step_size)
+    run.temperatures.append(
+        {
+            "temperature": float(state.temperature[k]),
+            "ess": float(info.ess[k]),
+            "distinct": int(info.distinct[k]),
+            "roots": len(state.roots[k].unique()),
+            "acceptance": info.moves.acceptance[k],
+            "mutations": info.moves.mutations[k],
+            "step_size": used,
+        }
+    )
+    run.log_evidence = float(state.log_evidence[k])
+    run.non_finite += info.moves.non_finite[k]
+    _spend(run, settings.move, info.moves.evaluations[k])
+    if settings.step_sizes is None:
+        new = adapted(settings.move, used, info.moves.acceptance[k])
+        run.step_size = min(new, settings.move.largest_step)
+    else:
+        run.step_size = used
+
+
+def _spend(run: SMCRun, kernel: Kernel, evaluations: int) -> None:
+    if kernel.with_gradient:
+        run.epochs += evaluations
+    else:
+        run.forward_epochs += evaluations
+
+
+def _end_non_finite(runs: list[SMCRun], state: SMCState) -> None:
+    """A likelihood of zero is a weight of zero; NaN, +∞, or zero for all is the end."""
+    values = state.particles.log_likelihood.view(len(runs), -1)
+    for run, row in zip(runs, values, strict=True):
+        bad = int((row.isnan() | row.isposinf()).sum())
+        if run.outcome == "running" and (bad or bool(row.isneginf().all())):
+            run.outcome = "non-finite"
+            how_many = f"{bad} of {len(row)}" if bad else f"all {len(row)}"
+            run.message = (
+                f"log likelihood not finite for {how_many} particles "
+                f"at temperature {run.temperature:.3g}"
+            )
+
+
+def _end_unable(
+    runs: list[SMCRun], temperature: Tensor, ahead: Tensor, most_temperatures: int
+) -> None:
+    for run, now, then in zip(runs, temperature.tolist(), ahead.tolist(), strict=True):
+        if not then > now:
+            run.outcome = "stuck"
+            run.message = (
+                f"no temperature above {now:.3g} keeps the effective sample size: "
+                f"the likelihoods of its particles are too far apart"
+            )
+        elif run.steps >= most_temperatures:
+            run.outcome = "step-limit"
+            run.message = f"temperature {now:.3g} after {run.steps} steps, the limit"
+
+
+def _end_finished(runs: list[SMCRun], state: SMCState) -> None:
+    population = state.log_weights.shape[1]
+    for i, run in enumerate(runs):
+        if run.outcome == "running" and float(state.temperature[i]) == 1:
+            run.outcome = "completed"
+            rows = slice(i * population, (i + 1) * population)
+            run.draws = [state.particles.position[rows].clone()]
+            run.log_weights = state.log_weights[i].clone()
+            run.collapsed = describe_collapse(run.draws[0], state.roots[i])
+
+
+def _take(state: SMCState, islands: list[int]) -> SMCState:
+    rows = island_rows(islands, state.log_weights.shape[1])
+    particles = type(state.particles)(*(part[rows] for part in state.particles))
+    return SMCState(particles, *(part[islands] for part in state[1:]))
+
+
+def _put(state: SMCState, islands: list[int], part: SMCState) -> SMCState:
+    rows = island_rows(islands, state.log_weights.shape[1])
+    for whole, fresh in zip(state.particles, part.particles, strict=True):
+        whole[rows] = fresh
+    for whole, fresh in zip(state[1:], part[1:], strict=True):
+        whole[islands] = fresh
+    return state
+
+
+def _search_step_sizes(
+    runs: list[SMCRun],
+    kernel: Kernel,
+    state: SMCState,
+    ahead: Tensor,
+    target: Target,
+    rng: IslandNoise,
+) -> None:
+    """Find each island's first step size at its first temperature, by single steps.
+
+    The probes' moves are thrown away; their evaluations are counted.
+    """
+    wanted = sum(kernel.acceptance_band) / 2
+    first = min(FIRST_GUESS, kernel.largest_step)
+    searches = [StepSearch(first, wanted, kernel.largest_step) for _ in runs]
+    population = state.log_weights.shape[1]
+    rows = (torch.arange(len(runs)).unsqueeze(1) * population + torch.arange(rng.particles)).int()
+    for _ in range(SEARCH_PROBES):
+        active = [i for i, search in enumerate(searches) if not search.done]
+        if not active:
+            break
+        # As many of an island's particles as it has chains; all of them but in waste-free SMC.
+        chosen = rows[active].flatten()
+        _, info, costs = kernel.probe(
+            rng.select(active),
+            type(state.particles)(*(part[chosen] for part in state.particles)),
+            target,
+            step_sizes=[searches[i].trial for i in active],
+            temperature=ahead[active],
+        )
+        # A particle of likelihood zero moves nowhere, whatever the step size: it has no say.
+        alive = ~state.particles.log_likelihood[chosen].isneginf()
+        counted = alive.view(len(active), rng.particles).sum(1).clamp(min=1)
+        summed = (info.acceptance * alive).view(len(active), rng.particles).sum(1)
+        acceptance = (summed / counted).tolist()
+        for k, i in enumerate(active):
+            _spend(runs[i], kernel, costs[k])
+            searches[i].update(acceptance[k])
+    for run, search in zip(runs, searches, strict=True):
+        run.step_size = search.result

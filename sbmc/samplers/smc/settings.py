@@ -1,0 +1,184 @@
+"""Settings of the tempered SMC sampler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from sbmc.checks import BadInput, Phrase, is_number, is_whole, nearest, require
+from sbmc.samplers.contract import Sampler
+from sbmc.samplers.hmc import HMC
+from sbmc.samplers.kernel import Kernel
+from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.smc.diagnostics import SMCRun
+from sbmc.samplers.smc.driver import run_smc
+from sbmc.samplers.smc.increments import AdaptiveIncrement, check_temperatures
+from sbmc.samplers.smc.resampling import RESAMPLING
+from sbmc.target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class SMC(Sampler):
+    """Settings of a sequential Monte Carlo sampler that tempers the likelihood (Algorithm 2).
+
+    N particles start as draws of the anchored prior. The temperature λ, the exponent on the
+    likelihood, rises from 0 to 1; at each temperature particles are weighted, resampled and moved.
+    An island estimates the evidence Z = ∫ L dπ̄0 on the way, and islands are combined by it.
+
+    Temperatures and step sizes adapt to the particles by default. The posterior is then right as N
+    grows, but the evidence estimate is not unbiased, and with it the weighting of islands. With
+    `pilot=True`, or with `temperatures` and `step_sizes` given, nothing adapts, Z is unbiased for
+    any N, and the islands' weighted average converges in the number of islands alone.
+
+    Args:
+        mutations: M, steps of the move at each temperature: a number, or one for each temperature
+            of a given schedule.
+        eta: stop moving at a temperature once the mean distance moved has changed by no more than
+            this fraction from one step to the next; M is then at least 2 and at most `mutations`.
+            None makes all M steps.
+        move: settings of the kernel: `HMC`, `MALA` or `PCN`; one leapfrog step of HMC if not given.
+            Its step size adapts from one temperature to the next, never inside one.
+        ess: ρ; each temperature is the one at which the effective sample size has fallen to this
+            fraction.
+        temperatures: a schedule given instead: increasing, the last of them 1.
+        step_sizes: with it, the step size at each temperature, instead of adaptation.
+        resampling: `"systematic"`, `"stratified"`, `"residual"` or `"multinomial"`.
+        resample_below: resample only when the effective sample size is at most this fraction of N,
+            and carry the weights over otherwise; None resamples at every temperature.
+        waste_free: keep all states of the moves: N chains of length M at each temperature, N·M
+            particles in the end. It starts from N·M draws.
+        pilot: learn temperatures, step sizes and M in a run of its own, freeze them, then sample.
+        most_temperatures: give up after so many.
+
+    Raises:
+        BadInput: a setting breaks its rule.
+
+    Example:
+        >>> SMC(mutations=5).ess
+        0.5
+    """
+
+    mutations: int | Sequence[int] = 10
+    eta: float | None = None
+    move: Kernel = field(default_factory=lambda: HMC(leapfrog=1))
+    ess: float = 0.5
+    temperatures: Sequence[float] | None = None
+    step_sizes: Sequence[float] | None = None
+    resampling: str = "systematic"
+    resample_below: float | None = None
+    waste_free: bool = False
+    pilot: bool = False
+    most_temperatures: int = 1_000
+
+    default_start = "prior"
+    default_weights = "evidence"
+
+    def __post_init__(self) -> None:
+        self._check_move()
+        AdaptiveIncrement(self.ess)
+        if self.temperatures is not None:
+            check_temperatures(self.temperatures)
+            require(not self.pilot, "pilot", "left out when `temperatures` is given", self.pilot)
+        self._check_mutations()
+        self._check_step_sizes()
+        if self.resampling not in RESAMPLING:
+            raise BadInput(
+                f"`resampling` must be one of {', '.join(RESAMPLING)}, "
+                f"but got {self.resampling!r}.{nearest(str(self.resampling), RESAMPLING)}"
+            )
+        below = self.resample_below
+        good = below is None or (is_number(below) and 0 < below < 1)
+        require(good, "resample_below", "a fraction in (0, 1), or None for always", below)
+        if self.waste_free:
+            require(self.eta is None, "eta", "left out with `waste_free`", self.eta)
+            require(below is None, "resample_below", "left out with `waste_free`", below)
+        whole = is_whole(self.most_temperatures) and self.most_temperatures >= 1
+        require(whole, "most_temperatures", "a positive integer", self.most_temperatures)
+        self._make_plain()
+
+    def _make_plain(self) -> None:
+        """Numbers of other libraries become Python's, which JSON can hold; lists become tuples."""
+        kinds = {"mutations": int, "most_temperatures": int, "eta": float, "ess": float}
+        kinds |= {"resample_below": float, "temperatures": float, "step_sizes": float}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if value is not None:
+                several = isinstance(value, Sequence)
+                plain = tuple(kind(each) for each in value) if several else kind(value)
+                object.__setattr__(self, name, plain)
+
+    def _check_move(self) -> None:
+        rule = "settings of a kernel, such as sbmc.HMC(...), sbmc.MALA(...) or sbmc.PCN(...)"
+        good = all(hasattr(self.move, name) for name in ("begin", "advance", "probe"))
+        require(
+            good and not isinstance(self.move, type),
+            "move",
+            rule,
+            Phrase(getattr(self.move, "__name__", type(self.move).__name__)),
+        )
+        counted, single = "`mutations` says how many steps there are", "it is for single chains"
+        reasons = {"steps": counted, "epochs": counted, "precondition": single, "scout": single}
+        for name, reason in reasons.items():
+            value = getattr(self.move, name, None)
+            require(value is None, "move", f"without `{name}`: {reason}", value)
+
+    def _check_mutations(self) -> None:
+        given: Any = self.mutations
+        each = [given] if is_whole(given) else given
+        least = 2 if self.waste_free or self.eta is not None else 1
+        rule = f"an integer of at least {least}, or one for each of the `temperatures`"
+        listed = isinstance(each, Sequence) and not isinstance(each, str)
+        good = listed and all(is_whole(m) and m >= least for m in each)
+        if good and not is_whole(given):
+            good = self.temperatures is not None and len(each) == len(self.temperatures)
+        require(good, "mutations", rule, given)
+        if self.waste_free:
+            same = len(set(each)) == 1
+            require(same, "mutations", "the same at every temperature with `waste_free`", given)
+        if self.eta is not None:
+            positive = is_number(self.eta) and self.eta > 0
+            require(positive, "eta", "positive", self.eta)
+
+    def _check_step_sizes(self) -> None:
+        sizes = self.step_sizes
+        if sizes is None:
+            return
+        given = self.temperatures is not None
+        require(given, "step_sizes", "left out unless `temperatures` is given", sizes)
+        assert self.temperatures is not None
+        good = isinstance(sizes, Sequence) and len(sizes) == len(self.temperatures)
+        good = good and all(
+            is_number(size) and 0 < size <= self.move.largest_step and size < math.inf
+            for size in sizes
+        )
+        require(good, "step_sizes", "one positive number for each of the `temperatures`", sizes)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing adapts, so that the evidence estimate is unbiased."""
+        fixed = self.step_sizes is not None or (
+            not self.move.adapt and self.move.step_size is not None
+        )
+        return self.pilot or (self.temperatures is not None and fixed and self.eta is None)
+
+    def mutations_at(self, index: int) -> int:
+        """M at the temperature of this number."""
+        return self.mutations if isinstance(self.mutations, int) else self.mutations[index]
+
+    def step_size_at(self, index: int, current: float) -> float:
+        """The step size at the temperature of this number, `current` if it is not given."""
+        return current if self.step_sizes is None else float(self.step_sizes[index])
+
+    def population(self, particles: int) -> int:
+        """How many draws an island of `particles` starts from and ends with."""
+        return particles * self.mutations_at(0) if self.waste_free else particles
+
+    def run(
+        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+    ) -> list[SMCRun]:
+        """Run a batch of islands from `start` `(islands * population, dim)`, draws of the prior."""
+        return run_smc(self, target, rng, start, report)
