@@ -77,6 +77,12 @@ def run_command(
     trajectory: Annotated[
         Text, typer.Option(help="Instead of leapfrog: length of a move, such as pi/2.")
     ] = None,
+    mutations: Annotated[
+        Text, typer.Option(help="Moves of SMC at each temperature (with eta: at most so many).")
+    ] = None,
+    island_weights: Annotated[
+        Text, typer.Option(help="How SMC's islands are combined: evidence or equal.")
+    ] = None,
     start: Annotated[
         Text, typer.Option(help="Where chains begin: prior, anchor or ensemble.")
     ] = None,
@@ -108,6 +114,8 @@ def run_command(
         "epochs": epochs,
         "leapfrog": leapfrog,
         "trajectory": trajectory,
+        "mutations": mutations,
+        "island_weights": island_weights,
         "start": start,
     }
     request = Request.parse(
@@ -151,12 +159,19 @@ def table_command(
         "experiments/records"
     ),
     style: Annotated[str, typer.Option("--format", help="text or markdown.")] = "text",
+    write: Annotated[
+        list[Path] | None,
+        typer.Option(help="Put the table into this Markdown page, between its marks; repeatable."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Set our results beside the paper's, from the stored records."""
-    from sbmc.cli.table import show_table
+    from sbmc.cli.table import show_table, write_table
 
-    show_table(experiment, records, style)
+    if write:
+        write_table(experiment, records, write)
+    else:
+        show_table(experiment, records, style)
 
 
 def _list(lines: dict[str, str]) -> None:

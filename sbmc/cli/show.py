@@ -16,7 +16,20 @@ if TYPE_CHECKING:
 
     from sbmc.studies.runner import Run
 
-LABELS = {"map": "MAP", "de": "deep ensemble", "hmc": "HMC∥", "s-hmc": "S-HMC∥"}
+LABELS = {
+    "map": "MAP",
+    "de": "deep ensemble",
+    "hmc": "HMC∥",
+    "s-hmc": "S-HMC∥",
+    "smc": "SMC∥",
+    "s-smc": "S-SMC∥",
+    "sgld": "SGLD∥",
+    "s-sgld": "S-SGLD∥",
+    "sghmc": "SGHMC∥",
+    "s-sghmc": "S-SGHMC∥",
+    "ubu": "UBU∥",
+    "s-ubu": "S-UBU∥",
+}
 PICTURE = "sure_and_unsure.png"
 
 

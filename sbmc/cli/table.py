@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.show import print_wide
 from sbmc.studies.claims import CLAIMS, HEADLINE, SHORTFALLS, check_claim
 from sbmc.studies.experiments import get_experiment
-from sbmc.studies.table import FOOTNOTE, build_table, render, render_markdown
+from sbmc.studies.table import FOOTNOTE, build_table, render, render_markdown, write_tables
 
 FORMATS = ("text", "markdown")
+
+
+def write_table(experiment: str, records: Path, pages: Sequence[Path]) -> None:
+    """Put an experiment's tables into Markdown pages, between their marks.
+
+    Args:
+        experiment: the experiment's name.
+        records: the folder of all records.
+        pages: the files.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    study = get_experiment(experiment)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    for page in pages:
+        require(page.is_file(), "write", "an existing file", str(page))
+        page.write_text(write_tables(page.read_text("utf-8"), study, records), "utf-8")
+        print(f"{page}: tables of {experiment} written")
 
 
 def show_table(experiment: str, records: Path, style: str) -> None:

@@ -28,7 +28,10 @@ class Row:
         method: the method whose records are pooled.
         preset: the preset that its settings come from.
         overrides: what differs from the preset.
-        paper: method and islands of the paper's row beside it, or None where the paper has none.
+        paper: method, islands and perhaps table of the paper's row beside it, or None where the
+            paper has none.
+        section: the part of the table that it stands in.
+        weighting: which way of combining islands is shown, if not the record's own.
     """
 
     label: str
@@ -36,6 +39,8 @@ class Row:
     preset: str
     overrides: Mapping[str, Any]
     paper: Mapping[str, Any] | None = None
+    section: str = ""
+    weighting: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,12 +112,14 @@ def get_experiment(name: str) -> Experiment:
         Row(
             label=row["label"],
             method=row["method"],
-            preset=preset,
+            preset=row.get("preset", section),
             overrides={**{k: row[k] for k in ("islands",) if k in row}, **row.get("set", {})},
             paper=row.get("paper"),
+            section=section,
+            weighting=row.get("weighting"),
         )
-        for preset in PRESETS
-        for row in config["rows"][preset]
+        for section, rows_of_it in config["rows"].items()
+        for row in rows_of_it
     )
     return Experiment(
         name=name,

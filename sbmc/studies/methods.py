@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import BadInput, nearest
+from sbmc.studies.samplers import build_sampler, sampler_defaults
 from sbmc.studies.settings import Settings
 
 if TYPE_CHECKING:
     from sbmc.posterior import Posterior
-    from sbmc.samplers import HMC
     from sbmc.studies.runner import Context
 
 
@@ -45,7 +45,7 @@ class Method:
         run: does it.
         uses: settings it has besides `prior_variance` and those of training.
         fixed: settings that make it what it is, and that cannot be changed.
-        hmc: whether it samples by HMC, whose settings are then settings of the method.
+        sampler: `"hmc"`, `"sgld"` and so on, whose settings are then settings of the method.
     """
 
     name: str
@@ -53,15 +53,11 @@ class Method:
     run: Callable[[Context], Outcome]
     uses: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    hmc: bool = False
+    sampler: str | None = None
 
     def defaults(self) -> Settings:
-        """The sampler's own defaults, read from the sampler so that they are written once."""
-        if not self.hmc:
-            return {}
-        from sbmc.samplers import HMC
-
-        return {f.name: f.default for f in dataclasses.fields(HMC) if f.init}
+        """The sampler's own defaults."""
+        return sampler_defaults(self.sampler)
 
     def setting_names(self, settings: Mapping[str, Any]) -> set[str]:
         """Name the settings that can be given, out of all that a record of this method has."""
@@ -70,26 +66,8 @@ class Method:
 
     def validate(self, settings: Settings) -> None:
         """Have the sampler check its settings, before any computing."""
-        if self.hmc:
-            build_hmc(settings)
-
-
-def build_hmc(settings: Mapping[str, Any]) -> HMC:
-    """Make the sampler that the settings describe.
-
-    Args:
-        settings: resolved settings; those that are not HMC's are passed over.
-
-    Returns:
-        The sampler's settings, checked.
-
-    Raises:
-        BadInput: if HMC refuses one.
-    """
-    from sbmc.samplers import HMC
-
-    names = {f.name for f in dataclasses.fields(HMC) if f.init}
-    return HMC(**{name: value for name, value in settings.items() if name in names})
+        if self.sampler is not None:
+            build_sampler(self.sampler, settings)
 
 
 def _run_map(context: Context) -> Outcome:
@@ -116,7 +94,7 @@ def _run_ensemble(context: Context) -> Outcome:
     )
 
 
-def _run_hmc(context: Context) -> Outcome:
+def _sample(context: Context, kind: str) -> Outcome:
     import sbmc
 
     settings = context.settings
@@ -136,18 +114,20 @@ def _run_hmc(context: Context) -> Outcome:
     anchor_epochs = sum(float(sum(item.member_epochs)) for item in trained)
 
     with warnings.catch_warnings():
-        # Islands that failed are in the record, and the command line says so in its own words.
-        warnings.filterwarnings("ignore", message=".*islands failed", category=RuntimeWarning)
+        # What is warned of is in the record, and the command line says it in its own words.
+        for words in (".*islands failed", "The population", "The evidence leaves"):
+            warnings.filterwarnings("ignore", message=words, category=RuntimeWarning)
         posterior = sbmc.fit(
             model,
             context.data.train_and_validation,
             s=s,
             prior_variance=settings["prior_variance"],
-            sampler=build_hmc(settings),
+            sampler=build_sampler(kind, settings),
             particles=settings["particles"],
             islands=settings["islands"],
             seed=context.seed,
             start=begin,
+            island_weights=settings.get("island_weights"),
             anchor_epochs=anchor_epochs,
             progress=context.progress,
         )
@@ -180,6 +160,8 @@ def _cost(epochs: float, chains: int) -> dict[str, float | None]:
 
 
 _HMC_SETTINGS = ("s", "particles", "islands", "steps", "leapfrog")
+_SMC_SETTINGS = ("s", "particles", "islands", "mutations", "leapfrog")
+_CHAIN_SETTINGS = ("s", "particles", "islands")
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -200,17 +182,78 @@ METHODS: dict[str, Method] = {
         Method(
             "hmc",
             "HMC∥ on the full posterior (s = 1): particles × islands parallel chains",
-            _run_hmc,
+            partial(_sample, kind="hmc"),
             uses=_HMC_SETTINGS,
             fixed={"s": 1.0},
-            hmc=True,
+            sampler="hmc",
         ),
         Method(
             "s-hmc",
             "S-HMC∥: HMC on the posterior whose prior is anchored at the MAP and scaled by s",
-            _run_hmc,
+            partial(_sample, kind="hmc"),
             uses=_HMC_SETTINGS,
-            hmc=True,
+            sampler="hmc",
+        ),
+        Method(
+            "smc",
+            "SMC∥ on the full posterior (s = 1): islands of tempered particles, from the prior",
+            partial(_sample, kind="smc"),
+            uses=_SMC_SETTINGS,
+            fixed={"s": 1.0, "start": "prior"},
+            sampler="smc",
+        ),
+        Method(
+            "s-smc",
+            "S-SMC∥: SMC on the posterior whose prior is anchored at the MAP and scaled by s",
+            partial(_sample, kind="smc"),
+            uses=_SMC_SETTINGS,
+            fixed={"start": "prior"},
+            sampler="smc",
+        ),
+        Method(
+            "sgld",
+            "SGLD∥ on the full posterior (s = 1): Langevin dynamics, on mini-batches",
+            partial(_sample, kind="sgld"),
+            uses=_CHAIN_SETTINGS,
+            fixed={"s": 1.0},
+            sampler="sgld",
+        ),
+        Method(
+            "s-sgld",
+            "S-SGLD∥: SGLD on the posterior whose prior is anchored at the MAP and scaled by s",
+            partial(_sample, kind="sgld"),
+            uses=_CHAIN_SETTINGS,
+            sampler="sgld",
+        ),
+        Method(
+            "sghmc",
+            "SGHMC∥ on the full posterior (s = 1): HMC with friction, on mini-batches",
+            partial(_sample, kind="sghmc"),
+            uses=_CHAIN_SETTINGS,
+            fixed={"s": 1.0},
+            sampler="sghmc",
+        ),
+        Method(
+            "s-sghmc",
+            "S-SGHMC∥: SGHMC on the posterior whose prior is anchored at the MAP and scaled by s",
+            partial(_sample, kind="sghmc"),
+            uses=_CHAIN_SETTINGS,
+            sampler="sghmc",
+        ),
+        Method(
+            "ubu",
+            "UBU∥ on the full posterior (s = 1): kinetic Langevin, mini-batches there and back",
+            partial(_sample, kind="ubu"),
+            uses=_CHAIN_SETTINGS,
+            fixed={"s": 1.0},
+            sampler="ubu",
+        ),
+        Method(
+            "s-ubu",
+            "S-UBU∥: UBU on the posterior whose prior is anchored at the MAP and scaled by s",
+            partial(_sample, kind="ubu"),
+            uses=_CHAIN_SETTINGS,
+            sampler="ubu",
         ),
     )
 }

@@ -104,31 +104,37 @@ def gold_standards(experiment: str) -> tuple[PaperRow, ...]:
     if not _has(f"{experiment}_s_ablation"):
         return ()
     rows = [row for row in read_table(f"{experiment}_s_ablation") if row["method"] == "hmc-gs"]
-    for row in rows:
-        # The four groups have the same number of examples, so "all" is the mean of their means.
-        row["h_ep_ood"] = repr(sum(float(row[group]) for group in _GROUPS) / len(_GROUPS))
     return tuple(sorted(map(_read_row, rows), key=lambda row: row.epochs))
 
 
-def find_row(experiment: str, method: str, islands: int) -> PaperRow | None:
-    """Find the row of the paper's main table for a method and a number of islands.
+def find_row(
+    experiment: str, method: str, islands: int, table: str | None = None
+) -> PaperRow | None:
+    """Find the row of one of the paper's tables for a method and a number of islands.
 
     Args:
         experiment: the experiment's name.
         method: the method's name.
         islands: the paper's P.
+        table: name of the table; the experiment's main one if not given.
 
     Returns:
         The row, or None if the paper has no such row, or more than one.
+
+    Example:
+        >>> find_row("mnist7", "s-smc", 4, "mnist7_p_ablation_s025").epochs
+        164.5
     """
-    found = [
-        row for row in main_rows(experiment) if row.method == method and row.islands == islands
-    ]
+    rows = main_rows(experiment) if table is None else map(_read_row, read_table(table))
+    found = [row for row in rows if row.method == method and row.islands == islands]
     return found[0] if len(found) == 1 else None
 
 
 def _read_row(row: dict[str, str]) -> PaperRow:
     values, errors = {}, {}
+    if not row.get("h_ep_ood") and all(row.get(group) for group in _GROUPS):
+        # The four groups have the same number of examples, so "all" is the mean of their means.
+        row = {**row, "h_ep_ood": repr(sum(float(row[g]) for g in _GROUPS) / len(_GROUPS))}
     for metric, (column, unit) in COLUMNS.items():
         if row.get(column):
             values[metric] = float(row[column]) / unit

@@ -280,19 +280,16 @@ def _prepare(experiment: Experiment, settings: Settings, seed: int, workshop: Wo
 def _measure(
     context: Context, method: Method, outcome: Outcome, settings: Settings, parent: Settings
 ) -> Record:
-    from sbmc.metrics import classification_metrics, ood_metrics
-
     islands = settings["islands"]
     derived = islands != parent["islands"]
     posterior = outcome.posterior.first(islands) if derived else outcome.posterior
     data = context.data
-    inputs, labels = data.test
-    outside = {group: _predict(posterior, each) for group, each in data.ood.items()}
-    metrics: dict[str, float | None] = {
-        **classification_metrics(_predict(posterior, inputs), labels),
-        **ood_metrics(outside),
-        "island_ess": float(posterior.island_ess),
-    }
+    metrics = _metrics(posterior, data)
+    if posterior.evidence is not None:
+        # Both ways to combine islands stand in every record that has a choice.
+        other = "equal" if posterior.weighting == "evidence" else "evidence"
+        again = _metrics(posterior.reweighted(other), data)
+        metrics |= {f"{other}.{name}": value for name, value in again.items()}
     reports = [_island(report) for report in posterior.islands]
     whole = all(report["outcome"] == "completed" for report in reports)
     return Record(
@@ -313,6 +310,18 @@ def _measure(
         versions=software_versions(),
         hardware=hardware_summary(),
     )
+
+
+def _metrics(posterior: Posterior, data: DataBundle) -> dict[str, float | None]:
+    from sbmc.metrics import classification_metrics, ood_metrics
+
+    inputs, labels = data.test
+    outside = {group: _predict(posterior, each) for group, each in data.ood.items()}
+    return {
+        **classification_metrics(_predict(posterior, inputs), labels),
+        **ood_metrics(outside),
+        "island_ess": float(posterior.island_ess),
+    }
 
 
 def _predict(posterior: Posterior, inputs: Tensor) -> Prediction:
@@ -343,7 +352,16 @@ def _failed(context: Context, method: Method, error: Exception, seconds: float) 
 
 def _island(report: Any) -> dict[str, Any]:
     names = ("index", "outcome", "log_evidence", "epochs", "acceptance", "step_size", "message")
-    return {name: getattr(report, name, None) for name in names}
+    plain = {name: getattr(report, name, None) for name in names}
+    if report.temperatures:
+        # By column, with as many digits as anyone reads: eight islands of twenty temperatures.
+        plain["collapsed"] = report.collapsed
+        plain["forward_epochs"] = report.forward_epochs
+        plain["temperatures"] = {
+            name: [float(f"{each[name]:.6g}") for each in report.temperatures]
+            for name in report.temperatures[0]
+        }
+    return plain
 
 
 def _hash(context: Context, method: Method, settings: Settings) -> str:

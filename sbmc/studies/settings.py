@@ -167,6 +167,18 @@ def _parse_count(value: Any) -> int:
     return int(number)
 
 
+def _parse_counts(value: Any) -> int | list[int]:
+    if isinstance(value, str) and "," in value:
+        value = value.split(",")
+    return (
+        [_parse_count(each) for each in value] if isinstance(value, list) else _parse_count(value)
+    )
+
+
+def _each_positive(value: int | list[int]) -> bool:
+    return all(each >= 1 for each in (value if isinstance(value, list) else [value]))
+
+
 def _parse_truth(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -205,9 +217,27 @@ _RULES: dict[str, _Rule] = {
     "warmup": _FRACTION,
     "jitter": _FRACTION,
     "precondition": _COUNT,
+    "scout": _COUNT,
+    "scout_step_size": _POSITIVE,
+    "scout_batches": _COUNT,
     "launch": (_parse_count, "a non-negative integer", lambda value: value >= 0),
     "draws": _COUNT,
     "thinning": _COUNT,
+    "mutations": (_parse_counts, "a positive whole number", _each_positive),
+    "eta": _POSITIVE,
+    "ess": (parse_real, "a fraction in (0, 1)", lambda value: 0 < value < 1),
+    "resample_below": (parse_real, "a fraction in (0, 1)", lambda value: 0 < value < 1),
+    "temperatures": (_parse_reals, "numbers with commas between them", bool),
+    "step_sizes": (_parse_reals, "numbers with commas between them", bool),
+    "sampler_batch_size": _COUNT,
+    "friction": _POSITIVE,
+    "gradient_noise": (parse_real, "non-negative and finite", lambda value: 0 <= value < math.inf),
+    "temperature": _POSITIVE,
+    "decay": (parse_real, "in [0, 1]", lambda value: 0 <= value <= 1),
+    "delay": _POSITIVE,
+    "waste_free": (_parse_truth, "true or false", lambda value: True),
+    "pilot": (_parse_truth, "true or false", lambda value: True),
+    "most_temperatures": _COUNT,
     "start": (str, f"one of {', '.join(STARTS)}", lambda value: value in STARTS),
     "learning_rate": _POSITIVE,
     "batch_size": _COUNT,

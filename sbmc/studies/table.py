@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,17 @@ class Pooled:
     values: dict[str, float]
     errors: dict[str, float]
     cost: dict[str, float | None]
+
+    def weighted(self, weighting: str) -> Pooled:
+        """The same with islands combined in the other way, which is in the records as well."""
+        start = f"{weighting}."
+        if not any(name.startswith(start) for name in self.values):
+            return self  # the records' own way
+        values, errors = (
+            {name.removeprefix(start): value for name, value in each.items() if start in name}
+            for each in (self.values, self.errors)
+        )
+        return replace(self, values=values, errors=errors)
 
 
 def pool(records: Sequence[Record]) -> Pooled:
@@ -153,27 +165,33 @@ def headings() -> list[str]:
     return ["", "P", *(h for _, h, _ in COLUMNS), "epochs", "total", "seconds", "× DE"]
 
 
-def build_table(experiment: Experiment, records: Path) -> list[Line]:
+def build_table(
+    experiment: Experiment, records: Path, sections: Sequence[str] | None = None
+) -> list[Line]:
     """Put the lines of an experiment's table together.
 
     Args:
         experiment: whose table it is.
         records: the folder of all records.
+        sections: which parts of the table; all of them if not given.
 
     Returns:
-        For each row of the preset `paper`, a line of ours and one of the paper's, in which ✓ and ✗
-        say whether ours is within the tolerance; then the rows of the preset `best`; then the
-        paper's long chains, which are quoted and not rerun.
+        For each row, a line of ours and, where the paper has one, a line of the paper's, in which
+        ✓ and ✗ say whether ours is within the tolerance; at the end the paper's long chains, which
+        are quoted and not rerun.
     """
     ensembles = _ensemble_seconds(experiment, records)
     lines = []
-    for index, row in enumerate(experiment.rows):
+    shown = [row for row in experiment.rows if sections is None or row.section in sections]
+    for index, row in enumerate(shown):
         found = find_records(records, experiment, row)
         pooled = pool(found) if found else None
-        new_section = index > 0 and row.preset != experiment.rows[index - 1].preset
+        if pooled is not None and row.weighting is not None:
+            pooled = pooled.weighted(row.weighting)
+        new_section = index > 0 and row.section != shown[index - 1].section
         lines.append(_our_line(experiment, row, pooled, ensembles, new_section))
         if row.paper:
-            paper = find_row(experiment.name, row.paper["method"], row.paper["islands"])
+            paper = find_row(experiment.name, **row.paper)
             if paper:
                 lines.append(_paper_line(paper, "  paper", pooled))
     for index, paper in enumerate(gold_standards(experiment.name)):
@@ -292,3 +310,38 @@ def render_markdown(lines: Sequence[Line]) -> str:
     rows = [headings(), ["---"] + ["---:"] * (len(headings()) - 1)]
     rows += [[f"*{c.strip()}*" if line.quiet else c for c in line.cells] for line in lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+_MARKED = re.compile(r"(<!-- table: (\w+)((?: \w+)*) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
+
+
+def write_tables(page: str, experiment: Experiment, records: Path) -> str:
+    """Put an experiment's tables into a page, between the marks that name it.
+
+    A mark is `<!-- table: NAME -->` or, for some sections only, `<!-- table: NAME paper best -->`;
+    the end is `<!-- end: NAME -->`.
+
+    Args:
+        page: the text of a Markdown page.
+        experiment: whose tables.
+        records: the folder of all records.
+
+    Returns:
+        The page with its tables made anew.
+
+    Raises:
+        BadInput: if the page has no such mark.
+    """
+    marks = [mark for mark in _MARKED.finditer(page) if mark[2] == experiment.name]
+    if not marks:
+        raise BadInput(
+            f"`write` must be a page with `<!-- table: {experiment.name} -->` in it, but got none."
+        )
+
+    def made(mark: re.Match[str]) -> str:
+        if mark[2] != experiment.name:
+            return mark[0]
+        lines = build_table(experiment, records, mark[3].split() or None)
+        return f"{mark[1]}\n{render_markdown(lines)}\n\n{mark[4]}"
+
+    return _MARKED.sub(made, page)

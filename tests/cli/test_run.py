@@ -67,6 +67,23 @@ def test_one_method_with_seeds_and_prefixes(sbmc, tmp_path):
     assert errors.count("reused") == 2
 
 
+@pytest.mark.parametrize("method", ["sgld", "s-sgld", "sghmc", "s-sghmc", "ubu", "s-ubu"])
+def test_samplers_on_mini_batches(sbmc, tmp_path, method):
+    tiny = [*TINY, "--epochs", 2, "--particles", 2, "--islands", 2]
+    code, output, errors = sbmc(
+        "run", "digits", "--method", method, *tiny, "--set", "sampler_batch_size=200", "--quiet"
+    )
+    assert code == 0, errors
+    assert method.upper() in output
+    (path,) = records(tmp_path)
+    found = read_record(path)
+    assert found.outcome == "completed"
+    assert found.cost["epochs"] == 2
+    assert found.settings["sampler_batch_size"] == 200
+    assert found.settings["batch_size"] == 256  # that of training
+    assert found.settings["s"] == (0.1 if method.startswith("s-") else 1)
+
+
 BAD = [
     (["run"], ["`experiment`", "must be given"]),
     (["run", "digit"], ["`experiment`", "digits, mnist7", "'digit'", "Did you mean 'digits'?"]),
@@ -96,6 +113,12 @@ BAD = [
         ["run", "digits", "--method", "s-hmc", "--also-islands", "2"],
         ["`also_islands`", "number of islands (1)", "2"],
     ),
+    (
+        ["run", "digits", "--method", "ubu", "--epochs", "3"],
+        ["`epochs`", "an even number", "3"],
+    ),
+    (["run", "digits", "--method", "sghmc", "--set", "friction=0"], ["`friction`", "positive"]),
+    (["run", "digits", "--method", "sgld", "--steps", "3"], ["`steps`", "a setting of sgld"]),
     (["table", "mnist"], ["`experiment`", "'mnist'", "Did you mean 'mnist7'?"]),
     (["table", "mnist7", "--records", "nowhere"], ["`records`", "folder", "'nowhere'"]),
     (["table", "mnist7", "--records", ".", "--format", "html"], ["`format`", "markdown", "'html'"]),
@@ -184,7 +207,9 @@ def test_lists_have_a_line_each(sbmc):
     assert [line.split()[0] for line in output.splitlines()] == ["digits", "mnist7"]
     code, output, _ = sbmc("methods")
     assert code == 0
-    assert [line.split()[0] for line in output.splitlines()] == ["map", "de", "hmc", "s-hmc"]
+    names = ["map", "de", "hmc", "s-hmc", "smc", "s-smc"]
+    names += ["sgld", "s-sgld", "sghmc", "s-sghmc", "ubu", "s-ubu"]
+    assert [line.split()[0] for line in output.splitlines()] == names
 
 
 def test_table_without_records_has_missing_cells_and_failing_claims(sbmc, tmp_path):
@@ -256,3 +281,19 @@ def test_ctrl_c_ends_a_real_run_with_one_line(tmp_path):
     assert "Traceback" not in errors
     assert errors.splitlines()[-1].startswith("sbmc: interrupted")
     assert not records(tmp_path)
+
+
+def test_table_is_written_into_a_page(sbmc, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- table: digits smc -->\n<!-- end: digits -->\n")
+    code, output, _ = sbmc("table", "digits", "--records", tmp_path, "--write", page)
+    assert code == 0
+    assert "written" in output
+    assert "| S-SMC∥, waste-free | 1 |" in page.read_text("utf-8")
+    page.write_text("no marks")
+    code, _, errors = sbmc("table", "digits", "--records", tmp_path, "--write", page)
+    assert code == 2
+    assert "`write` must be a page with" in errors
+    code, _, errors = sbmc("table", "digits", "--records", tmp_path, "--write", tmp_path / "none")
+    assert code == 2
+    assert "an existing file" in errors

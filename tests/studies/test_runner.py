@@ -18,8 +18,9 @@ TINY = {"max_epochs": 3, "batch_size": 256}
 def study(out, method="s-hmc", workshop=None, also=(), force=False, seed=0, **overrides):
     experiment = get_experiment("digits")
     chosen = get_method(method) if isinstance(method, str) else method
-    if chosen.hmc:
-        overrides = {"steps": 3, "particles": 2, **overrides}
+    if chosen.sampler:
+        few = {"steps": 3} if chosen.sampler == "hmc" else {"mutations": 1}
+        overrides = {**few, "particles": 2, **overrides}
     settings = resolve(experiment, chosen, "paper", {**TINY, **overrides})
     workshop = workshop or Workshop(progress=False)
     return run_study(
@@ -206,3 +207,29 @@ def test_a_record_is_plain_json(tmp_path):
     text = study(tmp_path).path.read_text()
     content = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert content["settings"]["trajectory"] is None
+
+
+@pytest.mark.parametrize("weighting", ["evidence", "equal"])
+def test_smc_record_has_both_weightings_and_every_temperature(tmp_path, weighting):
+    run = study(
+        tmp_path, "s-smc", also=[1], islands=2, particles=3, mutations=2, island_weights=weighting
+    )
+    record = read_record(run.path)
+    other = {"evidence": "equal", "equal": "evidence"}[weighting]
+    assert record.metrics[f"{other}.nll"] != record.metrics["nll"]
+    assert f"{weighting}.nll" not in record.metrics
+    named = {"evidence": record.metrics["island_ess"], "equal": 2.0}
+    named[other] = record.metrics[f"{other}.island_ess"]
+    assert named["equal"] == pytest.approx(2)
+    assert 1 <= named["evidence"] < 2
+    for island in record.islands:
+        table = island["temperatures"]
+        assert table["temperature"][-1] == 1
+        # one evaluation at the start and two at each temperature
+        assert island["epochs"] == 1 + 2 * len(table["temperature"])
+        assert island["log_evidence"] < 0
+        assert set(table["mutations"]) == {2}
+    assert record.settings["mutations"] == 2
+    alone = run.prefixes[1]
+    assert alone.metrics["island_ess"] == 1
+    assert alone.metrics[f"{other}.nll"] == pytest.approx(alone.metrics["nll"])

@@ -3,8 +3,10 @@ import math
 import pytest
 
 from sbmc.checks import BadInput
+from sbmc.samplers import MALA, SMC
 from sbmc.studies.experiments import experiment_names, get_experiment
 from sbmc.studies.methods import METHODS, get_method
+from sbmc.studies.samplers import build_sampler
 from sbmc.studies.settings import (
     ALWAYS,
     check_setting,
@@ -80,6 +82,19 @@ def test_overrides_win_and_take_back_the_alternative():
         ("map", {"steps": "8"}, ["`steps`", "map"]),
         ("de", {"leapfrog": "8"}, ["`leapfrog`", "de"]),
         ("de", {"network": "mlp"}, ["`network`"]),
+        ("s-smc", {"steps": "8"}, ["`steps`", "s-smc"]),
+        ("s-smc", {"start": "anchor"}, ["`start`", "prior for s-smc", "anchor"]),
+        ("smc", {"s": "0.1"}, ["`s`", "1.0 for smc", "0.1"]),
+        ("s-smc", {"mutations": "0"}, ["`mutations`", "positive", "0"]),
+        ("s-smc", {"mutations": "3,4"}, ["`mutations`", "`temperatures`"]),
+        ("s-smc", {"ess": "1"}, ["`ess`", "(0, 1)", "1"]),
+        ("s-smc", {"eta": "0.1", "waste_free": "true"}, ["`eta`", "`waste_free`"]),
+        ("s-smc", {"resampling": "sistematic"}, ["`resampling`", "Did you mean 'systematic'?"]),
+        ("s-smc", {"move": "hcm"}, ["`move`", "hmc, mala, pcn", "Did you mean 'hmc'?"]),
+        ("s-smc", {"move": "pcn"}, ["`leapfrog`", "left out with the move pcn"]),
+        ("s-smc", {"temperatures": "0.5,0.9"}, ["`temperatures`", "the last of them 1"]),
+        ("s-smc", {"island_weights": "evidnce"}, ["`island_weights`", "Did you mean 'evidence'?"]),
+        ("s-hmc", {"island_weights": "evidence"}, ["`island_weights`", "s-hmc"]),
     ],
 )
 def test_bad_settings_are_refused_in_words(method, overrides, words):
@@ -141,3 +156,14 @@ def test_hash_depends_on_what_decides_the_result_and_on_nothing_else():
     for name, value in settings.items():
         changed = {**settings, name: "other" if value is None else None}
         assert settings_hash("mnist7", "s-hmc", changed) != digest, name
+
+
+def test_smc_is_built_from_its_settings():
+    settings = resolved("s-smc", move="mala", leapfrog="none", pilot="true", step_size="0.2")
+    assert build_sampler("smc", settings) == SMC(
+        mutations=10, pilot=True, move=MALA(step_size=0.2), ess=0.5
+    )
+    settings = resolved("s-smc", temperatures="0.1,1", step_sizes="0.3,0.1", mutations="4,5")
+    frozen = build_sampler("smc", settings)
+    assert frozen.frozen
+    assert [frozen.mutations_at(i) for i in range(2)] == [4, 5]

@@ -15,6 +15,7 @@ from sbmc.studies.table import (
     pool,
     render_markdown,
     within_tolerance,
+    write_tables,
 )
 
 METRICS = {
@@ -155,8 +156,10 @@ def test_time_is_compared_with_the_deep_ensemble_of_the_same_size(tmp_path):
         write(tmp_path, "hmc", "best", seed=seed, islands=8, wall=50.0)
     lines = build_table(get_experiment("mnist7"), tmp_path)
     assert line(lines, "deep ensemble", "1").cells[column("× DE")] == "1.00"
-    assert line(lines, "HMC∥, π/2, from the ensemble", "1").cells[column("× DE")] == "2.50"
-    assert line(lines, "HMC∥, π/2, from the ensemble", "8").cells[column("× DE")] == MISSING
+    assert line(lines, "HMC∥, scouted, π/2, from the ensemble", "1").cells[column("× DE")] == "2.50"
+    assert (
+        line(lines, "HMC∥, scouted, π/2, from the ensemble", "8").cells[column("× DE")] == MISSING
+    )
 
 
 def test_fewer_seeds_are_said_to_be_fewer_and_others_left_out(tmp_path):
@@ -187,3 +190,26 @@ def test_text_shows_every_cell_whole(tmp_path, capsys):
     assert "…" not in shown
     for each in lines:
         assert all(cell.strip() in shown for cell in each.cells)
+
+
+def test_tables_are_written_between_their_marks(tmp_path):
+    page = "a\n<!-- table: digits smc -->\nold\n<!-- end: digits -->\nb\n<!-- table: mnist7 -->\n"
+    made = write_tables(page, get_experiment("digits"), tmp_path)
+    assert made.startswith("a\n<!-- table: digits smc -->\n\n|")
+    assert made.endswith("|\n\n<!-- end: digits -->\nb\n<!-- table: mnist7 -->\n")
+    assert "old" not in made
+    assert "S-SMC∥, waste-free" in made
+    assert "MAP" not in made  # of another section
+    assert write_tables(made, get_experiment("digits"), tmp_path) == made
+    with pytest.raises(BadInput, match="table: mnist7"):
+        write_tables("nothing", get_experiment("mnist7"), tmp_path)
+
+
+def test_the_other_weighting_is_read_from_the_same_records(tmp_path):
+    metrics = {"nll": 0.3, "accuracy": 0.9, "equal.nll": 0.2, "equal.accuracy": 0.95}
+    for seed in range(5):
+        write(tmp_path, "s-smc", seed=seed, metrics=metrics, islands=8)
+    lines = build_table(get_experiment("mnist7"), tmp_path, ["paper"])
+    shown = {line.cells[0]: line.cells[3] for line in lines if line.cells[1] == "8"}
+    assert shown["S-SMC∥, by evidence"] == "0.300±0.000"
+    assert shown["S-SMC∥, equal weights"] == "0.200±0.000"
