@@ -112,6 +112,7 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sbmc.cli.run.run", lambda request: 0)
     monkeypatch.setattr("sbmc.cli.table.show_table", lambda *arguments: None)
+    monkeypatch.setattr("sbmc.cli.table.write_table", lambda *arguments: None)
     code = main(shlex.split(command)[1:])
     assert code == 0, capsys.readouterr().err
 
