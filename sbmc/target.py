@@ -7,7 +7,7 @@ means, and are accumulated in float64, as are gradients across chunks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,6 +29,10 @@ SMALLEST_CHUNK = 24
 PARTICLES, SHARING_PARTICLES, MOST_PARTICLES = 10, 256, 4096
 # What `prepare` may keep between calls. Beyond it, chunks are prepared each time they are used.
 PREPARED_BYTES = 64 * 2**20
+
+
+# (function, items) -> results, in the order of the items
+Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
 class Evaluation(NamedTuple):
@@ -155,6 +159,10 @@ class Target:
         values = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
         gradients = torch.empty_like(positions)
         chunks = self._particle_chunks(len(positions))
+        if len(chunks) == 1 and self.chunks.particles > PARTICLES:
+            # Particles that share one reading of the data, as in a linear head, stay together;
+            # what is independent then is the chunks of examples.
+            return Evaluation(*self._with_gradient(positions, self._apply))
         parts = self._apply(lambda particles: self._with_gradient(positions[particles]), chunks)
         for particles, (value, gradient) in zip(chunks, parts, strict=True):
             values[particles], gradients[particles] = value, gradient
@@ -167,14 +175,14 @@ class Target:
         parts = self._apply(lambda p: self._without_gradient(positions[p]), chunks)
         return torch.cat([torch.zeros(0, dtype=torch.float64, device=positions.device), *parts])
 
-    def _apply(self, function: Callable[[slice], Any], chunks: list[slice]) -> list[Any]:
-        """Chunks of particles are independent: side by side, where the model allows it."""
+    def _apply(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """Chunks are independent: side by side, where the model allows it."""
         # Other paths put a particle's weights into a module, of which there is one, and a user's
         # likelihood may keep something to itself.
         own = self.path == "fused" and not isinstance(self._likelihood, Custom)
         if own and self.prior.mean.device.type == "cpu":
-            return side_by_side(function, chunks)
-        return [function(chunk) for chunk in chunks]
+            return side_by_side(function, items)
+        return map(function, items)
 
     def split(self, batches: int) -> list[Target]:
         """Targets of disjoint parts of the data, whose log likelihoods add up to this one's.
@@ -202,15 +210,19 @@ class Target:
 
         return [part(index) for index in range(batches)]
 
-    def _with_gradient(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _with_gradient(self, positions: Tensor, apply: Apply = map) -> tuple[Tensor, Tensor]:
         theta = self.prior.to_parameters(positions).requires_grad_()
         value = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
         gradient = torch.zeros(positions.shape, dtype=torch.float64, device=positions.device)
-        for inputs, targets in self._batches():
+
+        def evaluate(start: int) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():  # whatever the caller's mode is
-                sums = self._sums(theta, inputs, targets)
+                sums = self._sums(theta, *self._batch(start))
                 (part,) = torch.autograd.grad(sums.sum(), theta)
-            value += sums.detach()
+            return sums.detach(), part
+
+        for sums, part in apply(evaluate, self._starts()):
+            value += sums
             gradient += part
         return value, (gradient * self.prior.scale).to(positions.dtype)
 
@@ -218,8 +230,8 @@ class Target:
         total = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
         with torch.no_grad():
             theta = self.prior.to_parameters(positions)
-            for inputs, targets in self._batches():
-                total += self._sums(theta, inputs, targets)
+            for start in self._starts():
+                total += self._sums(theta, *self._batch(start))
         return total
 
     def _sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
@@ -230,14 +242,15 @@ class Target:
         size = self.chunks.particles
         return [slice(i, min(i + size, particles)) for i in range(0, particles, size)]
 
-    def _batches(self) -> Iterator[tuple[Inputs, Tensor]]:
-        size = self.chunks.examples
-        for start in range(0, len(self._examples), size):
-            inputs, targets = self._examples.slice(start, start + size)
-            if self._prepared is None:
-                yield self._forward.prepare(inputs), targets
-            else:
-                yield rows(self._prepared, start, start + size), targets
+    def _starts(self) -> range:
+        return range(0, len(self._examples), self.chunks.examples)
+
+    def _batch(self, start: int) -> tuple[Inputs, Tensor]:
+        end = start + self.chunks.examples
+        inputs, targets = self._examples.slice(start, end)
+        if self._prepared is None:
+            return self._forward.prepare(inputs), targets
+        return rows(self._prepared, start, end), targets
 
     def _measure(self) -> Footprint:
         """Bytes saved for the backward pass, from batches of two sizes; shapes alone decide."""

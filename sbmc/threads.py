@@ -7,7 +7,7 @@ one thread, its last bits do not depend on how many there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Barrier
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     """Apply a function to all items, as many at a time as `torch.get_num_threads()` says.
 
     Args:
@@ -27,16 +27,16 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
         items: what to apply it to.
 
     Returns:
-        The results, in the order of the items. The first error is raised.
+        The results, in the order of the items, as they come. The first error is raised.
 
     Example:
-        >>> side_by_side(lambda x: x + 1, [1, 2, 3])
+        >>> list(side_by_side(lambda x: x + 1, [1, 2, 3]))
         [2, 3, 4]
     """
     threads = torch.get_num_threads()
     if threads == 1 or len(items) < 2:
-        return [function(item) for item in items]
-    return list(_pool(threads).map(function, items))
+        return map(function, items)
+    return _pool(threads).map(function, items)
 
 
 @cache
