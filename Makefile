@@ -1,7 +1,7 @@
 # make demo        compare MAP, a deep ensemble and S-HMC on handwritten digits
 # make test        the tests that take minutes together; make test-slow for the long ones
 # make check       formatting, lint, types
-# make bench       speed and memory of the ways to evaluate a model
+# make bench       speed and memory of the ways to evaluate a model; what folding islands gains
 #
 # Every target sets up what it needs in .venv, once. PIP_ARGS is handed to pip.
 

@@ -1,6 +1,6 @@
 """Peak memory of one evaluation, each measured in a process of its own.
 
-`python -m benchmarks.memory WORKLOAD PATH PARTICLES EXAMPLES THREADS QUICK` is the process: it
+`python -m benchmarks.memory WORKLOAD WAY PARTICLES EXAMPLES THREADS QUICK` is the process: it
 makes the data, notes the peak so far, evaluates once, and prints by how many bytes the peak rose.
 """
 
@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def measure_peak(
-    workload: str, path: str, particles: int, examples: int, *, threads: int, quick: bool
+    workload: str, way: str, particles: int, examples: int, *, threads: int, quick: bool
 ) -> int:
     """Bytes that one evaluation takes beyond data, modules and parameters.
 
     Args:
         workload: its name.
-        path: `fused`, `vmap` or `loop`.
+        way: `fused`, `vmap`, `loop` or `plain loop`.
         particles: how many are evaluated.
         examples: how many there are.
         threads: torch's.
@@ -30,7 +30,7 @@ def measure_peak(
     Returns:
         The rise of the process's peak memory.
     """
-    words = [workload, path, particles, examples, threads, int(quick)]
+    words = [workload, way, particles, examples, threads, int(quick)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.memory", *map(str, words)],
         cwd=ROOT,
@@ -57,21 +57,21 @@ def peak_bytes() -> int:
 
 
 def _measure_here(
-    workload: str, path: str, particles: int, examples: int, threads: int, quick: bool
+    workload: str, way: str, particles: int, examples: int, threads: int, quick: bool
 ) -> int:
     import torch
 
-    from benchmarks.workloads import build_target, draw_positions, get_workload, make_examples
+    from benchmarks.workloads import build_way, draw_positions, get_workload, make_examples
 
     torch.set_num_threads(threads)
     chosen = get_workload(workload, quick)
     # The same computation on two examples first: libraries that torch loads at first use are no
     # memory of the engine's.
-    few = build_target(chosen, make_examples(chosen, 2), path)
+    few = build_way(chosen, make_examples(chosen, 2), way)
     few(draw_positions(few, 1))
     data = make_examples(chosen, examples)
     before = peak_bytes()
-    target = build_target(chosen, data, path)
+    target = build_way(chosen, data, way)
     target(draw_positions(target, particles))
     return peak_bytes() - before
 

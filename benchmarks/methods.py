@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ def run_once(
     method = get_method(method_name)
     overrides: dict[str, Any] = {}
     if quick:
-        overrides = {**QUICK_TRAINING, **(QUICK_SAMPLING if method.hmc else {})}
+        overrides = {**QUICK_TRAINING, **(QUICK_SAMPLING if method.sampler else {})}
     settings = resolve(experiment, method, preset, overrides)
     data = workshop.data(experiment, seed)
     network = build_network(settings["network"], tuple(data.train[0].shape[1:]), data.classes)
@@ -112,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
 
+    load = os.getloadavg()[0]  # before the benchmark adds to it
     runs: dict[tuple[str, str], list[dict[str, Any]]] = {row: [] for row in ROWS}
     try:
         experiment = get_experiment(options.experiment)
@@ -131,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "repeats": options.repeats,
         "threads": torch.get_num_threads(),
         "methods": summarise(runs),
+        "load": load,
         "hardware": hardware_summary(),
         "versions": software_versions(),
     }

@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.tables import engine_table, methods_table
+from benchmarks.tables import engine_table, folding_table, methods_table
 
 HERE = Path(__file__).parent
-TABLES = {"engine": engine_table, "methods": methods_table}
+TABLES = {"engine": engine_table, "folding": folding_table, "methods": methods_table}
 
 
 def fill(text: str, records: Path) -> str:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.workloads import WAYS
+
 MEBIBYTE = 2**20
+OTHERS = tuple(way for way in WAYS if way != "fused")
 
 
 def engine_table(record: dict[str, Any]) -> str:
-    """The engine's record as two tables: speed and memory of the paths, and memory by examples."""
+    """The engine's record as two tables: speed and memory of the ways, and memory by examples."""
     lines = [
         f"Medians of {record['repeats']} repetitions; {_machine(record)}.",
         "",
-        "| problem | particles | milliseconds per epoch and particle: fused | vmap | loop "
-        "| fused against vmap | fused against loop | peak memory, MiB: fused | vmap | loop |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        f"| problem | particles | milliseconds per epoch and particle: {' | '.join(WAYS)} "
+        f"| fused against {' | against '.join(OTHERS)} | peak memory, MiB: {' | '.join(WAYS)} |",
+        "|---" + "|---:" * (1 + 2 * len(WAYS) + len(OTHERS)) + "|",
     ]
     for row in record["speed"]:
         seconds, peaks = row["seconds_per_epoch_and_particle"], row["peak_bytes"]
         cells = [row["title"], str(row["particles"])]
-        cells += [f"{1e3 * seconds[path]:.2f}" for path in ("fused", "vmap", "loop")]
-        cells += [f"{row['fused_over_vmap']:.1f}×", f"{row['fused_over_loop']:.1f}×"]
-        cells += [_mebibytes(peaks and peaks[path]) for path in ("fused", "vmap", "loop")]
+        cells += [f"{1e3 * seconds[way]:.2f}" for way in WAYS]
+        cells += [f"{row['fused_over'][way]:.1f}×" for way in OTHERS]
+        cells += [_mebibytes(peaks and peaks[way]) for way in WAYS]
         lines.append(_line(cells))
     lines += [
         "",
@@ -32,6 +35,24 @@ def engine_table(record: dict[str, Any]) -> str:
         _line([f"{row['examples']:,}", str(row["particles"]), _mebibytes(row["peak_bytes"])])
         for row in record["growth"]
     ]
+    return "\n".join(lines)
+
+
+def folding_table(record: dict[str, Any]) -> str:
+    """The folding record as a table: wall time of a run, islands in one batch or one by one."""
+    lines = [
+        f"Medians of {record['repeats']} repetitions; {_machine(record)}.",
+        "",
+        "| problem | threads | islands × particles | epochs per particle | seconds: folded "
+        "| one by one | folded against one by one |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in record["folding"]:
+        cells = [row["title"], str(row["threads"]), f"{row['islands']} × {row['particles']}"]
+        cells += [f"{row['epochs']:.0f}"]
+        cells += [f"{row['seconds'][way]:.2f}" for way in ("folded", "one by one")]
+        cells += [f"{row['folded_over_one_by_one']:.2f}×"]
+        lines.append(_line(cells))
     return "\n".join(lines)
 
 
@@ -59,7 +80,10 @@ def methods_table(record: dict[str, Any]) -> str:
 
 def _machine(record: dict[str, Any]) -> str:
     hardware, versions = record["hardware"], record["versions"]
-    return f"{record['threads']} thread(s), {hardware['processor']}, torch {versions['torch']}"
+    threads = record["threads"]
+    shown = " and ".join(map(str, threads)) if isinstance(threads, list) else threads
+    load = f"; load average {record['load']:.1f} before the run" if "load" in record else ""
+    return f"{shown} thread(s), {hardware['processor']}, torch {versions['torch']}{load}"
 
 
 def _mebibytes(value: int | None) -> str:

@@ -12,11 +12,13 @@ from sbmc.examples import Examples
 from sbmc.forward import build_forward
 from sbmc.likelihoods import Categorical
 from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
+from sbmc.prior import AnchoredPrior, anchored_prior
 from sbmc.studies.networks import paper_cnn
-from sbmc.target import Target
+from sbmc.target import Evaluation, Target
 
 PATHS = ("fused", "vmap", "loop")
+# The engine's paths, and what one writes without it.
+WAYS = (*PATHS, "plain loop")
 PRIOR_VARIANCE = 0.1
 
 
@@ -30,7 +32,7 @@ class Workload:
         network: makes the network.
         inputs: makes that many inputs.
         classes: how many labels there are.
-        needed: how many times faster than `loop` the fused path has to be.
+        needed: how many times faster than the plain loop the fused path has to be.
     """
 
     title: str
@@ -100,15 +102,58 @@ def make_examples(workload: Workload, examples: int) -> Examples:
     return Examples(inputs, torch.randint(workload.classes, (examples,), generator=rng))
 
 
+class PlainLoop:
+    """What one writes without an engine: whole data, one particle after another, autograd.
+
+    Args:
+        network: the model.
+        examples: the data.
+        prior: the coordinates.
+    """
+
+    def __init__(self, network: nn.Module, examples: Examples, prior: AnchoredPrior) -> None:
+        self.prior = prior
+        self._network = network.eval()
+        self._space = select_parameters(network)
+        self._examples = examples
+
+    def __call__(self, positions: Tensor) -> Evaluation:
+        """Log likelihood and gradient, as the engine gives them."""
+        values, gradients = [], []
+        for position in positions:
+            z = position.clone().requires_grad_()
+            parameters = self._space.split(self.prior.to_parameters(z))
+            outputs = torch.func.functional_call(
+                self._network, parameters, (self._examples.inputs,)
+            )
+            value = Categorical().log_prob(outputs, self._examples.targets).sum()
+            (gradient,) = torch.autograd.grad(value, z)
+            values.append(value.detach().double())
+            gradients.append(gradient)
+        return Evaluation(torch.stack(values), torch.stack(gradients))
+
+
 def build_target(workload: Workload, examples: Examples, path: str) -> Target:
     """The engine over these examples, its path forced; chunk sizes are the engine's own."""
     network = workload.network()
-    space = select_parameters(network)
-    prior = anchored_prior(space.flatten(network), 1.0, torch.full((space.dim,), PRIOR_VARIANCE))
+    space, prior = select_parameters(network), _prior(network)
     forward = build_forward(network, space, examples.inputs[:2], path)  # type: ignore[index]
     return Target(forward, examples, Categorical(), prior)
 
 
-def draw_positions(target: Target, particles: int) -> Tensor:
+def build_way(workload: Workload, examples: Examples, way: str) -> Target | PlainLoop:
+    """The engine with one of its paths, or the plain loop."""
+    if way == "plain loop":
+        network = workload.network()
+        return PlainLoop(network, examples, _prior(network))
+    return build_target(workload, examples, way)
+
+
+def draw_positions(target: Target | PlainLoop, particles: int) -> Tensor:
     """Whitened positions `(particles, dim)` from the prior."""
     return target.prior.sample(particles, torch.Generator().manual_seed(1))
+
+
+def _prior(network: nn.Module) -> AnchoredPrior:
+    anchor = select_parameters(network).flatten(network)
+    return anchored_prior(anchor, 1.0, torch.full((len(anchor),), PRIOR_VARIANCE))

@@ -7,9 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from benchmarks import engine, folding, methods, readme
+from benchmarks.workloads import (
+    build_target,
+    build_way,
+    draw_positions,
+    get_workload,
+    make_examples,
+)
 
 ROOT = Path(__file__).parents[2]
-PATHS = {"fused", "vmap", "loop"}
+WAYS = {"fused", "vmap", "loop", "plain loop"}
 
 
 def run(module, *arguments):
@@ -24,7 +34,7 @@ def run(module, *arguments):
     )
 
 
-def test_engine_measures_all_paths(tmp_path):
+def test_engine_measures_all_ways(tmp_path):
     out = tmp_path / "engine.json"
     done = run("benchmarks.engine", "--quick", "--threads", "1", "--out", str(out))
     assert done.returncode == 0, done.stderr
@@ -32,17 +42,96 @@ def test_engine_measures_all_paths(tmp_path):
     assert (record["benchmark"], record["quick"], record["threads"]) == ("engine", True, 1)
     assert {row["workload"] for row in record["speed"]} == {"mnist7", "head"}
     for row in record["speed"]:
-        assert set(row["seconds_per_epoch_and_particle"]) == PATHS
+        assert set(row["seconds_per_epoch_and_particle"]) == WAYS
         assert all(len(values) == record["repeats"] for values in row["all_seconds"].values())
-        assert row["fused_over_loop"] > 0
-        assert row["fused_over_vmap"] > 0
+        assert set(row["fused_over"]) == WAYS - {"fused"}
+        assert all(ratio > 0 for ratio in row["fused_over"].values())
     measured = [row["peak_bytes"] for row in record["speed"] if row["peak_bytes"] is not None]
     assert measured
-    assert all(set(peaks) == PATHS for peaks in measured)
+    assert all(set(peaks) == WAYS for peaks in measured)
     assert [row["examples"] for row in record["growth"]] == [32, 64]
     assert record["hardware"]["cores"] >= 1
     assert record["versions"]["torch"]
-    assert "fused against loop" in done.stdout
+    assert record["load"] >= 0
+    assert "against plain loop" in done.stdout
+
+
+def test_the_plain_loop_computes_what_the_engine_does():
+    workload = get_workload("mnist7", quick=True)
+    examples = make_examples(workload, 40)
+    ways = {}
+    for way in sorted(WAYS):
+        torch.manual_seed(0)  # the network's parameters are the anchor
+        target = build_way(workload, examples, way)
+        ways[way] = target(draw_positions(target, 3))
+    for found in ways.values():
+        for ours, theirs in zip(found, ways["fused"], strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_only_the_plain_loop_decides_whether_the_fused_path_is_fast_enough():
+    def record(plain, grown=0):
+        ratios = {"vmap": 1.0, "loop": 1.0, "plain loop": plain}
+        row = {"title": "a net", "particles": 10, "needed": 8.0, "fused_over": ratios}
+        sizes = [{"examples": n, "peak_bytes": n * grown} for n in (10, 1000)]
+        return {"speed": [row], "growth": sizes}
+
+    assert engine.find_failures(record(8.0)) == []
+    (slow,) = engine.find_failures(record(7.9))
+    assert "fused is 7.9 times as fast as a plain loop, 8 needed" in slow
+    (grown,) = engine.find_failures(record(9.0, grown=2**20))
+    assert "1,000 examples take 1000 MiB" in grown
+
+
+def test_folding_measures_both_ways(tmp_path):
+    out = tmp_path / "folding.json"
+    done = run("benchmarks.folding", "--quick", "--threads", "1", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    record = json.loads(out.read_text())
+    assert (record["benchmark"], record["quick"], record["threads"]) == ("folding", True, [1])
+    assert [row["workload"] for row in record["folding"]] == ["mnist7", "head"]
+    for row in record["folding"]:
+        assert set(row["seconds"]) == {"folded", "one by one"}
+        assert all(len(values) == record["repeats"] for values in row["all_seconds"].values())
+        # One evaluation to begin with, and one for each move.
+        assert row["epochs"] == 1 + 2 * 1
+        assert row["folded_over_one_by_one"] > 0
+    assert record["failures"] == []
+    assert record["load"] >= 0
+    assert "folded against one by one" in done.stdout
+
+
+def test_folding_is_run_as_it_says(monkeypatch):
+    workload = get_workload("mnist7", quick=True)
+    target = build_target(workload, make_examples(workload, 20), "fused")
+    batches = []
+    evaluate = type(target).__call__
+    monkeypatch.setattr(
+        type(target), "__call__", lambda self, z: batches.append(len(z)) or evaluate(self, z)
+    )
+    positions = {}
+    for way, batch, calls in (("folded", 6, 3), ("one by one", 2, 9)):
+        batches.clear()
+        _, islands = folding.run_way(target, folding.QUICK, way)
+        assert batches == [batch] * calls
+        assert [island.report.outcome for island in islands] == ["completed"] * 3
+        positions[way] = torch.cat([island.positions for island in islands])
+    torch.testing.assert_close(*positions.values(), rtol=1e-3, atol=1e-3)
+
+
+def test_folding_says_where_it_falls_short():
+    def row(ratio, needed):
+        return {"title": "a net", "threads": 1, "folded_over_one_by_one": ratio, "needed": needed}
+
+    rows = [row(1.29, 1.3), row(1.3, 1.3), row(0.5, None)]
+    (failure,) = folding.find_failures({"folding": rows})
+    assert "folded is 1.29 times as fast as one by one, 1.3 needed" in failure
+
+
+def test_the_page_shows_the_records():
+    page = readme.HERE / "README.md"
+    text = page.read_text("utf-8")
+    assert readme.fill(text, readme.HERE / "records") == text
 
 
 def test_methods_are_compared_with_the_ensemble(tmp_path):
@@ -59,8 +148,9 @@ def test_methods_are_compared_with_the_ensemble(tmp_path):
     assert "relative to the deep ensemble" in done.stdout
 
 
-@pytest.mark.parametrize("module", ["benchmarks.engine", "benchmarks.methods"])
-def test_bad_options_are_refused(module):
-    done = run(module, "--threads", "0")
-    assert done.returncode == 2
-    assert "`threads` must be a positive integer, but got 0." in done.stderr
+@pytest.mark.parametrize("benchmark", [engine, folding, methods])
+def test_bad_options_are_refused(benchmark, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        benchmark.main(["--threads", "0"])
+    assert stopped.value.code == 2
+    assert "`threads` must be a positive integer, but got 0." in capsys.readouterr().err
