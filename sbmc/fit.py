@@ -340,7 +340,7 @@ def _warn_of_collapse(posterior: Posterior) -> None:
         warnings.warn(
             f"The population of {len(collapsed)} of {len(posterior.islands)} islands has collapsed "
             f"(island {first.index}: {first.collapsed}). Epistemic uncertainty will be too small. "
-            f"More mutations, more particles, or `waste_free` would help.",
+            f"More mutations, more particles or more islands would help.",
             RuntimeWarning,
             stacklevel=3,
         )

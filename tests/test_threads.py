@@ -34,7 +34,7 @@ def test_results_stand_in_the_order_of_the_items():
 def test_two_items_run_at_the_same_time():
     both = threading.Barrier(2, timeout=60)  # neither gets past it alone
     with torch_threads(2):
-        list(side_by_side(lambda _: both.wait(), [0, 1]))
+        assert sorted(side_by_side(lambda _: both.wait(), [0, 1])) == [0, 1]
 
 
 def test_a_piece_has_one_thread_and_the_caller_keeps_its_own():
