@@ -4,8 +4,9 @@ With n examples, of which a particle sees the batch B, the estimates are
 
     ℓ̂(z) = (n / |B|) Σ_{i∈B} log p(y_i | x_i, θ(z))
 
-and its gradient in z. Over the batches that a uniformly random B may be, their mean is what the
-target gives for all data. A batch that is shorter than the others has its own |B|.
+and its gradient in z, each times the target's power. Over the batches that a uniformly random B may
+be, their mean is what the target gives for all data. A batch that is shorter than the others has
+its own |B|.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class MiniBatches:
         self._count(index.numel())
         values = torch.empty(count, dtype=torch.float64, device=positions.device)
         gradients = torch.empty_like(positions)
-        scale = len(self) / batch
+        scale = self._target.power * len(self) / batch
         together = max(1, self._pairs // batch)
         for start in range(0, count, together):
             rows = slice(start, min(start + together, count))

@@ -7,6 +7,7 @@ means, and are accumulated in float64, as are gradients across chunks.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -52,10 +53,34 @@ class Evaluations:
 
 @dataclass(frozen=True)
 class Chunks:
-    """How a batch is cut up: stored with a run, since it decides the last bits."""
+    """How a batch is cut up: stored with a run, since it decides the last bits.
+
+    Args:
+        examples: how many go through together with `particles` particles.
+        particles: how many go through together, at most.
+        alone: how many examples go through with one particle; None means `examples`, whatever the
+            number of particles.
+    """
 
     examples: int
     particles: int
+    alone: int | None = None
+
+    def examples_for(self, particles: int) -> int:
+        """Examples that go through together with so many particles, from 1 to `particles`.
+
+        An example takes bytes a + b·particles, and the examples that fit are in inverse proportion
+        to it. So their inverse lies on a line, between those of `alone` and of `examples`.
+
+        Example:
+            >>> [Chunks(40, 10, alone=155).examples_for(n) for n in (1, 2, 5, 10)]
+            [155, 117, 68, 40]
+        """
+        if self.alone is None or self.particles == 1:
+            return self.examples
+        steps, more = self.particles - 1, particles - 1
+        below = self.examples * (steps - more) + self.alone * more
+        return self.alone * self.examples * steps // below
 
 
 class Footprint(NamedTuple):
@@ -66,7 +91,7 @@ class Footprint(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What a target is made of, apart from its prior."""
+    """What a target is made of, apart from its prior and its power."""
 
     forward: Forward
     examples: Examples
@@ -90,23 +115,28 @@ def choose_chunks(footprint: Footprint, examples: int) -> Chunks:
 
     Example:
         >>> choose_chunks(Footprint(shared=28_000, own=12_500), 1_200)
-        Chunks(examples=41, particles=10)
+        Chunks(examples=41, particles=10, alone=155)
         >>> choose_chunks(Footprint(shared=3_072, own=32), 25_000)
-        Chunks(examples=1024, particles=96)
+        Chunks(examples=1024, particles=96, alone=2026)
     """
     # A whole small data set leaves room for many particles; calls, not arithmetic, are dear then.
     room = (ACTIVATION_BYTES - examples * footprint.shared) // (examples * footprint.own)
     particles = max(PARTICLES, room, min(SHARING_PARTICLES, footprint.shared // footprint.own))
     particles = min(MOST_PARTICLES, particles)
-    fitting = ACTIVATION_BYTES // (footprint.shared + particles * footprint.own)
-    return Chunks(min(examples, max(SMALLEST_CHUNK, fitting)), particles)
+
+    def fitting(together: int) -> int:
+        fit = ACTIVATION_BYTES // (footprint.shared + together * footprint.own)
+        return min(examples, max(SMALLEST_CHUNK, fit))
+
+    return Chunks(fitting(particles), particles, fitting(1))
 
 
 class Target:
     """ℓ(θ(z)) and its gradient in z, for whitened positions z.
 
     The tempered target is λ·ℓ(θ(z)) − ‖z‖²/2. The prior's part is left to the sampler, which needs
-    no evaluation for it, so that a change of temperature costs none either.
+    no evaluation for it, so that a change of temperature costs none either. With a `power`, ℓ is
+    that many times the log likelihood of the data.
 
     Args:
         forward: the model as a function of many parameter vectors.
@@ -114,6 +144,7 @@ class Target:
         likelihood: log likelihood per example.
         prior: the coordinates.
         chunks: chunk sizes; by rule if not given.
+        power: of the likelihood, as for a cold posterior or a part of the likelihood.
     """
 
     def __init__(
@@ -123,12 +154,14 @@ class Target:
         likelihood: Likelihood,
         prior: AnchoredPrior,
         chunks: Chunks | None = None,
+        power: float = 1.0,
     ) -> None:
         require(len(examples) > 0, "data", "non-empty", Phrase("0 examples"))
         self._forward = forward
         self._likelihood = likelihood
         self._examples = examples
         self.prior = prior
+        self.power = power
         self.evaluations = Evaluations()
         self._prepared: Inputs | None = None
         if forward.prepared_bytes(examples.inputs) <= PREPARED_BYTES:
@@ -159,9 +192,9 @@ class Target:
         values = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
         gradients = torch.empty_like(positions)
         chunks = self._particle_chunks(len(positions))
-        if len(chunks) == 1 and self.chunks.particles > PARTICLES:
-            # Particles that share one reading of the data, as in a linear head, stay together;
-            # what is independent then is the chunks of examples.
+        if len(chunks) == 1:
+            # Particles that share one reading of the data stay together; what is independent then
+            # is the chunks of examples.
             return Evaluation(*self._with_gradient(positions, self._apply))
         parts = self._apply(lambda particles: self._with_gradient(positions[particles]), chunks)
         for particles, (value, gradient) in zip(chunks, parts, strict=True):
@@ -183,6 +216,12 @@ class Target:
         if own and self.prior.mean.device.type == "cpu":
             return side_by_side(function, items)
         return map(function, items)
+
+    def with_prior(self, prior: AnchoredPrior) -> Target:
+        """The same likelihood in other coordinates; prepared data and counts are shared."""
+        other = copy.copy(self)
+        other.prior = prior
+        return other
 
     def split(self, batches: int) -> list[Target]:
         """Targets of disjoint parts of the data, whose log likelihoods add up to this one's.
@@ -206,7 +245,8 @@ class Target:
             inputs = tree_map(lambda t: t[index::batches].contiguous(), self._examples.inputs)
             targets = self._examples.targets[index::batches].contiguous()
             examples = Examples(inputs, targets)
-            return Target(self._forward, examples, self._likelihood, self.prior, self.chunks)
+            parts = self._forward, examples, self._likelihood, self.prior, self.chunks
+            return Target(*parts, power=self.power)
 
         return [part(index) for index in range(batches)]
 
@@ -214,25 +254,28 @@ class Target:
         theta = self.prior.to_parameters(positions).requires_grad_()
         value = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
         gradient = torch.zeros(positions.shape, dtype=torch.float64, device=positions.device)
+        size = self.chunks.examples_for(len(positions))
 
         def evaluate(start: int) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():  # whatever the caller's mode is
-                sums = self._sums(theta, *self._batch(start))
+                sums = self._sums(theta, *self._batch(start, start + size))
                 (part,) = torch.autograd.grad(sums.sum(), theta)
             return sums.detach(), part
 
-        for sums, part in apply(evaluate, self._starts()):
+        for sums, part in apply(evaluate, range(0, len(self._examples), size)):
             value += sums
             gradient += part
-        return value, (gradient * self.prior.scale).to(positions.dtype)
+        gradient = self.power * gradient * self.prior.scale
+        return self.power * value, gradient.to(positions.dtype)
 
     def _without_gradient(self, positions: Tensor) -> Tensor:
         total = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
+        size = self.chunks.examples_for(len(positions))
         with torch.no_grad():
             theta = self.prior.to_parameters(positions)
-            for start in self._starts():
-                total += self._sums(theta, *self._batch(start))
-        return total
+            for start in range(0, len(self._examples), size):
+                total += self._sums(theta, *self._batch(start, start + size))
+        return self.power * total
 
     def _sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
         each = self._likelihood.log_prob(self._forward(theta, inputs), targets)
@@ -242,11 +285,7 @@ class Target:
         size = self.chunks.particles
         return [slice(i, min(i + size, particles)) for i in range(0, particles, size)]
 
-    def _starts(self) -> range:
-        return range(0, len(self._examples), self.chunks.examples)
-
-    def _batch(self, start: int) -> tuple[Inputs, Tensor]:
-        end = start + self.chunks.examples
+    def _batch(self, start: int, end: int) -> tuple[Inputs, Tensor]:
         inputs, targets = self._examples.slice(start, end)
         if self._prepared is None:
             return self._forward.prepare(inputs), targets

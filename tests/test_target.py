@@ -184,14 +184,59 @@ def test_the_measured_footprint_of_a_linear_layer():
 @pytest.mark.parametrize(
     ("footprint", "examples", "chunks"),
     [
-        (Footprint(0, 1), 10, Chunks(10, 4096)),  # never more than there are, nor too many
-        (Footprint(0, 10**9), 1000, Chunks(24, 10)),  # nor too few
-        (Footprint(10**6, 1), 10**6, Chunks(24, 256)),
-        (Footprint(1000, 1000), 10**6, Chunks(6 * 2**20 // 11_000, 10)),
+        (Footprint(0, 1), 10, Chunks(10, 4096, 10)),  # never more than there are, nor too many
+        (Footprint(0, 10**9), 1000, Chunks(24, 10, 24)),  # nor too few
+        (Footprint(10**6, 1), 10**6, Chunks(24, 256, 24)),
+        (Footprint(1000, 1000), 10**6, Chunks(6 * 2**20 // 11_000, 10, 6 * 2**20 // 2_000)),
     ],
 )
 def test_the_chunk_rule_at_its_limits(footprint, examples, chunks):
     assert choose_chunks(footprint, examples) == chunks
+
+
+@pytest.mark.parametrize("footprint", [(28_000, 12_500), (100, 9_000), (30_000, 50)])
+def test_fewer_particles_take_more_examples_of_the_same_bytes(footprint):
+    footprint = Footprint(*footprint)
+    chunks = choose_chunks(footprint, 10**6)
+    assert chunks.examples_for(chunks.particles) == chunks.examples
+    assert chunks.examples_for(1) == chunks.alone
+    for n in range(1, chunks.particles + 1):
+        exact = 6 * 2**20 / (footprint.shared + n * footprint.own)
+        # Both ends are rounded down, by less than one example each.
+        assert exact * (1 - 1 / chunks.examples) - 1 < chunks.examples_for(n) <= exact
+
+
+def test_a_chunk_size_that_is_given_holds_for_any_number_of_particles():
+    assert [Chunks(7, 5).examples_for(n) for n in range(1, 6)] == [7] * 5
+    assert Chunks(7, 1, 9).examples_for(1) == 7
+
+
+@pytest.mark.parametrize("particles", [1, 2, 3, 5])
+def test_chunks_follow_the_particles_of_the_call(particles, monkeypatch):
+    target = make_target(make_net(), make_examples(), chunks=Chunks(2, 3, 8))
+    z = positions(target, particles)
+    sizes = []
+    sums = target._sums
+
+    def note(theta, inputs, targets):
+        sizes.append((len(theta), len(targets)))
+        return sums(theta, inputs, targets)
+
+    monkeypatch.setattr(target, "_sums", note)
+    whole = make_target(make_net(), make_examples(), chunks=Chunks(EXAMPLES, 5))
+    for ours, theirs in zip(target(z), whole(z), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+    expected = {
+        1: [(1, 8), (1, 3)],
+        2: [(2, 3)] * 3 + [(2, 2)],
+        3: [(3, 2)] * 5 + [(3, 1)],
+    }
+    expected[5] = expected[3] + expected[2]
+    assert sizes == expected[particles]
+    with_gradient = list(sizes)
+    sizes.clear()
+    target.log_likelihood(z)
+    assert sizes == with_gradient
 
 
 def test_single_precision_is_close_to_double():
