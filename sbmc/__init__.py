@@ -6,14 +6,16 @@ from sbmc.likelihoods import Categorical, Custom, Gaussian
 from sbmc.persistence import load
 from sbmc.posterior import Posterior
 from sbmc.prediction import Prediction, RegressionPrediction
-from sbmc.samplers import HMC, MALA, PCN, SGHMC, SGLD, SMC, UBU
+from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
 from sbmc.training import Ensemble, train_ensemble, train_map
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GHMC",
     "HMC",
     "MALA",
+    "NUTS",
     "PCN",
     "SGHMC",
     "SGLD",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from sbmc.checks import is_number, require
 
@@ -51,10 +52,14 @@ def check_adaptation(settings: Adaptive) -> None:
     first = settings.step_size
     good = first is None or (is_number(first) and 0 < first < math.inf)
     require(good, "step_size", "positive and finite", first)
-    low, high = settings.acceptance_band
-    require(0 < low <= high < 1, "acceptance_band", "within (0, 1) and ordered", (low, high))
-    require(0 < settings.shrink < 1, "shrink", "in (0, 1)", settings.shrink)
-    require(1 < settings.grow < math.inf, "grow", "above 1", settings.grow)
+    band: Any = settings.acceptance_band
+    pair = isinstance(band, Sequence) and len(band) == 2 and all(is_number(end) for end in band)
+    good = pair and 0 < band[0] <= band[1] < 1
+    require(good, "acceptance_band", "within (0, 1) and ordered", band)
+    good = is_number(settings.shrink) and 0 < settings.shrink < 1
+    require(good, "shrink", "in (0, 1)", settings.shrink)
+    good = is_number(settings.grow) and 1 < settings.grow < math.inf
+    require(good, "grow", "above 1", settings.grow)
 
 
 @dataclass

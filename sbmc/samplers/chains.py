@@ -8,45 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES, Adaptive, StepSearch, adapted
+from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES, StepSearch, adapted
+from sbmc.samplers.chain_settings import ChainSettings
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.target import Target
-
-
-class ChainSettings(Adaptive, Protocol):
-    """What the loop reads of an algorithm's settings, which are frozen."""
-
-    @property
-    def steps(self) -> int | None:
-        """Steps to make, or None with a budget."""
-
-    @property
-    def epochs(self) -> int | None:
-        """Evaluations to spend, or None with `steps`."""
-
-    @property
-    def warmup(self) -> float:
-        """Fraction of the steps or of the budget."""
-
-    @property
-    def launch(self) -> int | None:
-        """First steps that are taken whatever their energy."""
-
-    @property
-    def draws(self) -> int:
-        """States kept of each chain."""
-
-    @property
-    def thinning(self) -> int:
-        """Steps between them."""
-
-    def leapfrog_steps(self, step_size: float, uniform: float, left: int | None) -> int:
-        """Evaluations that the next step takes, out of `left`."""
 
 
 @dataclass
@@ -55,7 +25,7 @@ class ChainRun:
 
     Attributes:
         step_size: in whitened units.
-        epochs: evaluations per particle so far.
+        epochs: evaluations with gradient per particle so far.
         steps: steps made.
         draws: kept positions, each `(particles, dim)`, whitened.
         acceptance: mean acceptance of each step.
@@ -79,6 +49,18 @@ class ChainRun:
     forward_epochs: int = 0
 
     @property
+    def spent(self) -> int:
+        """Evaluations per particle so far, of whatever kind: what a budget counts."""
+        return self.epochs + self.forward_epochs
+
+    def spend(self, evaluations: int, settings: ChainSettings) -> None:
+        """Count evaluations as what they are for this algorithm."""
+        if settings.with_gradient:
+            self.epochs += evaluations
+        else:
+            self.forward_epochs += evaluations
+
+    @property
     def sampling_acceptance(self) -> float:
         """Mean acceptance after warm-up (of everything, if nothing came after it)."""
         after = self.acceptance[self.warm_steps :] or self.acceptance
@@ -99,8 +81,9 @@ def run_chains(
     Args:
         settings: the algorithm's settings.
         init: `(position, target) -> state`.
-        step: `(rng, state, target, step_size=, leapfrog=) -> (state, info)`.
-        target: log likelihood and gradient.
+        step: `(rng, state, target, step_size=) -> (state, info)`; also with `leapfrog=` if the
+            settings say that it `takes_leapfrog`, and with `metropolis=False` in a launch.
+        target: log likelihood and, if the algorithm wants it, gradient.
         rng: the islands' noise.
         start: whitened positions `(islands * particles, dim)`.
         report: called after every step with all runs.
@@ -109,40 +92,41 @@ def run_chains(
         One run per island; those whose start was not finite have failed, alone.
     """
     particles = rng.particles
-    before = target.evaluations.gradient
+    first_size = settings.step_size or min(FIRST_GUESS, settings.largest_step)
+    runs = [ChainRun(step_size=first_size) for _ in rng.generators]
+    counts = target.evaluations
+    before = counts.gradient + counts.forward
     state = init(start, target)
-    spent = (target.evaluations.gradient - before) // len(start)
-    runs = [
-        ChainRun(step_size=settings.step_size or FIRST_GUESS, epochs=spent) for _ in rng.generators
-    ]
+    for run in runs:
+        run.spend((counts.gradient + counts.forward - before) // len(start), settings)
     _fail_non_finite(runs, state, particles)
     if settings.step_size is None:
         _search_step_sizes(runs, settings, step, state, target, rng)
     while going := [i for i, run in enumerate(runs) if _unfinished(run, settings)]:
         noise = rng.select(going)
         jitter = noise.uniform_per_island().tolist()
-        lengths = [
-            settings.leapfrog_steps(runs[i].step_size, u, _left(runs[i], settings))
+        plans = [
+            settings.plan(runs[i].step_size, u, _left(runs[i], settings))
             for i, u in zip(going, jitter, strict=True)
         ]
         rows = island_rows(going, particles)
         # Islands that still run have all made the same number of steps.
         first = runs[going[0]]
-        launching = first.steps < (settings.launch or 0) and _in_warmup(first, settings)
+        launching = first.steps < settings.launched and _in_warmup(first, settings)
         part, info = step(
             noise,
             type(state)(*(f[rows] for f in state)),
             target,
-            step_size=_per_particle([runs[i].step_size for i in going], particles, start),
-            leapfrog=_per_particle(lengths, particles, start, torch.int64),
-            metropolis=not launching,
+            step_size=noise.per_particle([plan.step_size for plan in plans]),
+            **_leapfrog(settings, noise, [plan.evaluations for plan in plans]),
+            **({"metropolis": False} if launching else {}),
         )
         for whole, fresh in zip(state, part, strict=True):
             whole[rows] = fresh
         acceptance = info.acceptance.view(len(going), particles).mean(1).tolist()
         broken = info.non_finite.view(len(going), particles).sum(1).tolist()
         for k, i in enumerate(going):
-            _after_step(runs[i], settings, lengths[k], acceptance[k], broken[k])
+            _after_step(runs[i], settings, plans[k].evaluations, acceptance[k], broken[k])
             _keep(runs[i], settings, state.position[i * particles : (i + 1) * particles])
         _fail_non_finite(runs, state, particles)
         if report is not None:
@@ -159,28 +143,28 @@ def _unfinished(run: ChainRun, settings: ChainSettings) -> bool:
     if settings.steps is not None:
         return run.steps < settings.steps
     assert settings.epochs is not None
-    return run.epochs < settings.epochs
+    return run.spent < settings.epochs
 
 
 def _left(run: ChainRun, settings: ChainSettings) -> int | None:
     """Evaluations that remain of the budget, if there is one."""
-    return None if settings.epochs is None else settings.epochs - run.epochs
+    return None if settings.epochs is None else settings.epochs - run.spent
 
 
 def _in_warmup(run: ChainRun, settings: ChainSettings) -> bool:
     if settings.steps is not None:
         return run.steps < settings.warmup * settings.steps
     assert settings.epochs is not None
-    return run.epochs < settings.warmup * settings.epochs
+    return run.spent < settings.warmup * settings.epochs
 
 
 def _after_step(
     run: ChainRun, settings: ChainSettings, length: int, acceptance: float, non_finite: int
 ) -> None:
     warming = _in_warmup(run, settings)
-    launched = run.steps < (settings.launch or 0)
+    launched = run.steps < settings.launched
     run.steps += 1
-    run.epochs += length
+    run.spend(length, settings)
     run.acceptance.append(acceptance)
     run.leapfrog.append(length)
     run.non_finite += non_finite
@@ -188,7 +172,8 @@ def _after_step(
         run.warm_steps = run.steps
         # The acceptance of a launch says how far the start was from equilibrium, not how good ε is.
         if not launched:
-            run.step_size = adapted(settings, run.step_size, acceptance)
+            new = adapted(settings, run.step_size, acceptance)
+            run.step_size = min(new, settings.largest_step)
 
 
 def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:
@@ -200,7 +185,7 @@ def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:
     if total is None:
         # Only with a fixed number of evaluations per step, so the steps that are left are known.
         assert settings.epochs is not None
-        left = -(-(settings.epochs - run.epochs) // run.leapfrog[0])
+        left = -(-(settings.epochs - run.spent) // run.leapfrog[0])
     else:
         left = total - run.steps
     if left % settings.thinning == 0 and left // settings.thinning < settings.draws:
@@ -209,7 +194,9 @@ def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:
 
 def _fail_non_finite(runs: list[ChainRun], state: Any, particles: int) -> None:
     """A rejected proposal is no failure; a state that is not finite is, and only for its island."""
-    good = torch.isfinite(state.log_likelihood) & torch.isfinite(state.gradient).all(-1)
+    good = torch.isfinite(state.log_likelihood)
+    if hasattr(state, "gradient"):
+        good = good & torch.isfinite(state.gradient).all(-1)
     for run, bad in zip(runs, (~good).view(len(runs), particles).sum(1).tolist(), strict=True):
         if bad and run.outcome == "running":
             run.outcome = "failed"
@@ -229,11 +216,16 @@ def _search_step_sizes(
 ) -> None:
     """Find each island's first step size: the largest for which single steps are mostly accepted.
 
-    See `StepSearch`. The probes are single leapfrog steps, whose moves are thrown away and whose
+    See `StepSearch`. The probes are steps of one evaluation, whose moves are thrown away and whose
     evaluations are counted.
     """
     particles = rng.particles
-    searches = {i: StepSearch() for i, run in enumerate(runs) if run.outcome == "running"}
+    first, wanted, largest = runs[0].step_size, settings.search_acceptance, settings.largest_step
+    searches = {
+        i: StepSearch(first, wanted, largest)
+        for i, run in enumerate(runs)
+        if run.outcome == "running"
+    }
     for _ in range(SEARCH_PROBES):
         active = [
             i for i, search in searches.items() if not search.done and _can_probe(runs[i], settings)
@@ -241,16 +233,17 @@ def _search_step_sizes(
         if not active:
             break
         rows = island_rows(active, particles)
+        noise = rng.select(active)
         _, info = step(
-            rng.select(active),
+            noise,
             type(state)(*(f[rows] for f in state)),
             target,
-            step_size=_per_particle([searches[i].trial for i in active], particles, state.position),
-            leapfrog=_per_particle([1] * len(active), particles, state.position, torch.int64),
+            step_size=noise.per_particle([searches[i].trial for i in active]),
+            **_leapfrog(settings, noise, [1] * len(active)),
         )
         acceptance = info.acceptance.view(len(active), particles).mean(1).tolist()
         for i, value in zip(active, acceptance, strict=True):
-            runs[i].epochs += 1
+            runs[i].spend(1, settings)
             searches[i].update(value)
     for i, search in searches.items():
         runs[i].step_size = search.result
@@ -258,10 +251,9 @@ def _search_step_sizes(
 
 def _can_probe(run: ChainRun, settings: ChainSettings) -> bool:
     """A budget keeps at least half of itself for sampling."""
-    return settings.epochs is None or run.epochs < settings.epochs / 2
+    return settings.epochs is None or run.spent < settings.epochs / 2
 
 
-def _per_particle(
-    values: list[Any], particles: int, like: Tensor, dtype: torch.dtype = torch.float64
-) -> Tensor:
-    return torch.tensor(values, dtype=dtype, device=like.device).repeat_interleave(particles)
+def _leapfrog(settings: ChainSettings, rng: IslandNoise, counts: list[int]) -> dict[str, Tensor]:
+    """What a step is told of its leapfrog steps, if it has any."""
+    return {"leapfrog": rng.per_particle(counts).long()} if settings.takes_leapfrog else {}

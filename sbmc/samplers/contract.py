@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -38,12 +38,16 @@ class Sampler:
     """Settings of an algorithm that can run a batch of islands: a frozen dataclass.
 
     Attributes:
+        summary: what the algorithm is, in one line of plain words.
+        cost: what its steps, passes or temperatures cost, in epochs.
         default_start: where particles begin if nothing is said.
         default_weights: how islands are combined if nothing is said.
         steps: steps per chain, if they are given.
         epochs: the budget of evaluations per chain, if there is one.
     """
 
+    summary: ClassVar[str]
+    cost: ClassVar[str]
     default_start = "anchor"
     default_weights = "equal"
     steps: int | None = None

@@ -10,14 +10,14 @@ proposal, which leaves π invariant. It is HMC with one leapfrog step, written b
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from sbmc.samplers.adaptation import check_adaptation
+from sbmc.samplers.chain_settings import ChainSettings
+from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.kernel import OneStepKernel
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Target
@@ -98,16 +98,24 @@ def step(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MALA(OneStepKernel):
-    """Settings of the Metropolis-adjusted Langevin algorithm, as a move of `SMC`.
+class MALA(OneStepKernel, ChainSettings):
+    """Settings of the Metropolis-adjusted Langevin algorithm: chains, or moves of `SMC`.
 
     Args:
+        steps: steps per chain; or
+        epochs: a budget of likelihood evaluations per chain instead, the first one and the search
+            for a step size included. If neither is given, 160; as a move of `SMC`, which has its
+            own count, neither may be.
         step_size: the first step size; searched for at the start if not given.
-        adapt: whether it is adapted, from one temperature to the next.
+        adapt: whether it is adapted: in chains during warm-up, in `SMC` from one temperature to the
+            next.
         acceptance_band: the acceptance that is left alone; 0.574 is best in many dimensions
             (Roberts and Rosenthal, 1998).
         shrink: factor below the band.
         grow: factor above it.
+        warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
+        draws: states kept of each chain, `thinning` steps apart, the last of them at the end.
+        thinning: steps from one kept state to the next.
 
     Raises:
         BadInput: a setting breaks its rule.
@@ -117,16 +125,15 @@ class MALA(OneStepKernel):
         True
     """
 
-    step_size: float | None = None
-    adapt: bool = True
     acceptance_band: tuple[float, float] = (0.5, 0.7)
-    shrink: float = 0.7
-    grow: float = 1.1
 
     init_function = staticmethod(init)
     step_function = staticmethod(step)
-    with_gradient = True
-    largest_step = math.inf
+    summary: ClassVar[str] = "Metropolis-adjusted Langevin: single steps along the gradient"
+    cost: ClassVar[str] = "1 epoch a step"
 
-    def __post_init__(self) -> None:
-        check_adaptation(self)
+    def run(
+        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+    ) -> list[ChainRun]:
+        """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
+        return run_chains(self.limited(), init, step, target, rng, start, report)

@@ -12,13 +12,14 @@ needed, and where the likelihood is flat every step is accepted, in any dimensio
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from sbmc.checks import require
-from sbmc.samplers.adaptation import check_adaptation
+from sbmc.samplers.chain_settings import ChainSettings
+from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.kernel import OneStepKernel
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Target
@@ -82,15 +83,23 @@ def step(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PCN(OneStepKernel):
-    """Settings of the preconditioned Crank-Nicolson walk, as a move of `SMC`.
+class PCN(OneStepKernel, ChainSettings):
+    """Settings of the preconditioned Crank-Nicolson walk: chains, or moves of `SMC`.
 
     Args:
+        steps: steps per chain; or
+        epochs: a budget of likelihood evaluations per chain instead, the first one and the search
+            for a step size included. They are without gradient, and counted as forward epochs. If
+            neither is given, 160; as a move of `SMC`, which has its own count, neither may be.
         step_size: the first β, in (0, 1]; searched for at the start if not given.
-        adapt: whether it is adapted, from one temperature to the next.
+        adapt: whether it is adapted: in chains during warm-up, in `SMC` from one temperature to the
+            next.
         acceptance_band: the acceptance that is left alone; 0.234 is the rule of thumb for walks.
         shrink: factor below the band.
         grow: factor above it; β never exceeds 1.
+        warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
+        draws: states kept of each chain, `thinning` steps apart, the last of them at the end.
+        thinning: steps from one kept state to the next.
 
     Raises:
         BadInput: a setting breaks its rule.
@@ -100,18 +109,26 @@ class PCN(OneStepKernel):
         0.3
     """
 
-    step_size: float | None = None
-    adapt: bool = True
     acceptance_band: tuple[float, float] = (0.2, 0.35)
-    shrink: float = 0.7
-    grow: float = 1.1
 
     init_function = staticmethod(init)
     step_function = staticmethod(step)
     with_gradient = False
-    largest_step = 1.0
+    summary: ClassVar[str] = "preconditioned Crank-Nicolson: a random walk that knows the prior"
+    cost: ClassVar[str] = "1 forward epoch a step"
 
     def __post_init__(self) -> None:
-        check_adaptation(self)
-        good = self.step_size is None or self.step_size <= 1
+        super().__post_init__()
+        good = self.step_size is None or self.step_size <= self.largest_step
         require(good, "step_size", "in (0, 1]", self.step_size)
+
+    @property
+    def largest_step(self) -> float:
+        """β of a fresh draw from the prior."""
+        return 1.0
+
+    def run(
+        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+    ) -> list[ChainRun]:
+        """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
+        return run_chains(self.limited(), init, step, target, rng, start, report)

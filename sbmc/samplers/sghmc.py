@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -117,6 +117,11 @@ class SGHMC(StochasticGradient):
     step_size: float = 0.02
     friction: float = 3.0
     gradient_noise: float = 0.0
+
+    summary: ClassVar[str] = (
+        "stochastic-gradient HMC: momentum with friction and noise on mini-batches"
+    )
+    cost: ClassVar[str] = "1 epoch a pass over the mini-batches"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -102,6 +102,11 @@ class SGLD(StochasticGradient):
     step_size: float = 1e-3
     decay: float = 0.0
     delay: float = 1.0
+
+    summary: ClassVar[str] = (
+        "stochastic-gradient Langevin dynamics: noisy gradient descent on mini-batches"
+    )
+    cost: ClassVar[str] = "1 epoch a pass over the mini-batches"
 
     def __post_init__(self) -> None:
         super().__post_init__()

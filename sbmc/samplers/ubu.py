@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -138,6 +138,8 @@ class UBU(StochasticGradient):
     step_size: float = 0.02
     friction: float = 3.0
 
+    summary: ClassVar[str] = "kinetic Langevin dynamics by UBU: mini-batches there and back"
+    cost: ClassVar[str] = "1 epoch a pass over the mini-batches"
     paired = True
 
     def __post_init__(self) -> None:

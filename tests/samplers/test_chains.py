@@ -4,7 +4,9 @@ import pytest
 import torch
 from targets import AnalyticTarget, flat_target, skewed_log_likelihood
 
-from sbmc.samplers import HMC
+from sbmc.checks import BadInput
+from sbmc.samplers import GHMC, HMC, MALA, PCN, SMC
+from sbmc.samplers.chain_settings import DEFAULT_EPOCHS
 from sbmc.samplers.noise import IslandNoise
 
 
@@ -114,3 +116,64 @@ class TestIslands:
     def test_a_flat_likelihood_moves_a_quarter_period_at_once(self):
         ((island,), _) = run(HMC(steps=4), target=flat_target(), particles=3)
         assert island.sampling_acceptance > 0.9
+
+
+class TestStepsOfOneEvaluation:
+    @pytest.mark.parametrize("epochs", [2, 7, 30])
+    @pytest.mark.parametrize("sampler", [MALA, PCN])
+    def test_a_budget_counts_what_the_sampler_asks_for(self, sampler, epochs):
+        ((island,), target) = run(sampler(epochs=epochs))
+        spent = [island.epochs, island.forward_epochs]
+        assert spent == ([0, epochs] if sampler is PCN else [epochs, 0])
+        counted = [target.evaluations.gradient, target.evaluations.forward]
+        assert counted == [5 * each for each in spent]
+
+    @pytest.mark.parametrize("sampler", [MALA, PCN, GHMC])
+    def test_steps_come_after_the_first_evaluation(self, sampler):
+        ((island,), _) = run(sampler(steps=9, step_size=0.1))
+        assert island.steps == 9
+        assert island.spent == 10
+
+    @pytest.mark.parametrize("sampler", [MALA, PCN, GHMC])
+    def test_without_steps_or_epochs_there_is_a_budget_of_160(self, sampler):
+        ((island,), _) = run(sampler())
+        assert island.spent == DEFAULT_EPOCHS == 160
+
+    @pytest.mark.parametrize("sampler", [MALA, PCN])
+    def test_as_a_move_of_smc_they_take_no_budget(self, sampler):
+        for budget in ({"steps": 5}, {"epochs": 5}):
+            with pytest.raises(BadInput, match="`mutations` says how many steps there are"):
+                SMC(move=sampler(**budget))
+
+    @pytest.mark.parametrize("sampler", [MALA, PCN, GHMC])
+    def test_acceptance_arrives_in_the_band(self, sampler):
+        # The mean over 60 steps of 100 chains has an error under 0.01; the rule steers to 0.1.
+        ((island,), _) = run(sampler(steps=120), particles=100)
+        low, high = sampler().acceptance_band
+        assert low - 0.1 < island.sampling_acceptance < high + 0.1
+
+    def test_the_walk_never_steps_further_than_one(self):
+        ((island,), _) = run(PCN(steps=40), target=flat_target())
+        assert island.step_size == 1.0
+        ((island,), _) = run(PCN(steps=40, step_size=0.9), target=flat_target())
+        assert island.step_size == 1.0
+
+    @pytest.mark.parametrize("sampler", [MALA, PCN])
+    def test_draws_of_a_budget(self, sampler):
+        ((island,), _) = run(sampler(epochs=41, step_size=0.1, draws=5, thinning=2))
+        ((last,), _) = run(sampler(epochs=41, step_size=0.1))
+        assert len(island.draws) == 5
+        assert torch.equal(island.draws[-1], last.draws[0])
+
+    def test_draws_fit_in_what_a_search_for_a_step_size_may_leave(self):
+        # 12 probes at most, so that 28 of 40 steps are sure.
+        assert len(run(MALA(epochs=41, warmup=0.0, draws=28))[0][0].draws) == 28
+        with pytest.raises(BadInput, match="fits in the 28 steps after warm-up"):
+            MALA(epochs=41, warmup=0.0, draws=29)
+
+    def test_an_island_without_gradients_that_starts_non_finite_fails_alone(self):
+        target = AnalyticTarget(lambda z: torch.where(z[:, 0] > 50, torch.inf, -(z[:, 0] ** 2)))
+        start = torch.zeros(10, 2, dtype=torch.float64)
+        start[7, 0] = 100.0
+        islands, _ = run(PCN(steps=4), islands=2, target=target, start=start)
+        assert [island.outcome for island in islands] == ["completed", "failed"]

@@ -13,7 +13,8 @@ from targets import (
 )
 
 from sbmc.checks import BadInput
-from sbmc.samplers import HMC, hmc
+from sbmc.samplers import HMC, hmc_kernel
+from sbmc.samplers.chain_settings import DEFAULT_EPOCHS
 from sbmc.samplers.noise import IslandNoise
 
 
@@ -22,15 +23,15 @@ def noise(particles: int, seed: int = 0, islands: int = 1) -> IslandNoise:
     return IslandNoise(generators, particles)
 
 
-def skewed_state(particles: int = 6, dim: int = 3) -> tuple[hmc.HMCState, AnalyticTarget]:
+def skewed_state(particles: int = 6, dim: int = 3) -> tuple[hmc_kernel.HMCState, AnalyticTarget]:
     target = AnalyticTarget(skewed_log_likelihood)
     start = torch.randn(particles, dim, generator=torch.Generator().manual_seed(3)).double()
-    return hmc.init(start, target), target
+    return hmc_kernel.init(start, target), target
 
 
 def trajectory(state, momentum, target, step_size, count, temperature=1.0):
     particles = len(state.position)
-    return hmc._trajectory(
+    return hmc_kernel.trajectory(
         state,
         momentum,
         target,
@@ -55,7 +56,7 @@ class TestLeapfrog:
         target = AnalyticTarget(skewed_log_likelihood)
 
         def flow(point):
-            state = hmc.init(point[:2].unsqueeze(0), target)
+            state = hmc_kernel.init(point[:2].unsqueeze(0), target)
             end, momentum = trajectory(state, point[2:].unsqueeze(0), target, 0.3, 5)
             return torch.cat([end.position[0], momentum[0]])
 
@@ -71,11 +72,11 @@ class TestLeapfrog:
         state, target = skewed_state()
         momentum = torch.randn(6, 3, generator=torch.Generator().manual_seed(4)).double()
         heat = torch.tensor(1.0, dtype=torch.float64)
-        start = hmc._hamiltonian(state, momentum, heat)
+        start = hmc_kernel.hamiltonian(state, momentum, heat)
         errors = []
         for count in (20, 40, 80):
             end, turned = trajectory(state, momentum, target, 1.0 / count, count)
-            errors.append((hmc._hamiltonian(end, turned, heat) - start).abs().mean().item())
+            errors.append((hmc_kernel.hamiltonian(end, turned, heat) - start).abs().mean().item())
         assert errors[0] / errors[1] == pytest.approx(4, rel=0.15)
         assert errors[1] / errors[2] == pytest.approx(4, rel=0.15)
 
@@ -96,7 +97,7 @@ class TestLeapfrog:
 
     def test_a_quarter_period_of_the_prior_forgets_the_start(self):
         target = flat_target()
-        state = hmc.init(torch.full((1, 2), 3.0, dtype=torch.float64), target)
+        state = hmc_kernel.init(torch.full((1, 2), 3.0, dtype=torch.float64), target)
         momentum = torch.tensor([[0.5, -1.0]], dtype=torch.float64)
         end, _ = trajectory(state, momentum, target, math.pi / 2 / 400, 400)
         torch.testing.assert_close(end.position, momentum, atol=1e-4, rtol=0)
@@ -108,9 +109,9 @@ class TestStep:
             return torch.where(z.sum(-1) > 0.0, torch.nan, -z.square().sum(-1))
 
         target = AnalyticTarget(cliff)
-        state = hmc.init(torch.full((8, 1), -0.01, dtype=torch.float64), target)
+        state = hmc_kernel.init(torch.full((8, 1), -0.01, dtype=torch.float64), target)
         sizes, counts = torch.full((8,), 0.5), torch.ones(8, dtype=torch.int64)
-        after, info = hmc.step(noise(8), state, target, step_size=sizes, leapfrog=counts)
+        after, info = hmc_kernel.step(noise(8), state, target, step_size=sizes, leapfrog=counts)
         assert 0 < info.non_finite.sum() < 8
         assert not info.accepted[info.non_finite].any()
         torch.testing.assert_close(after.position[info.non_finite], state.position[info.non_finite])
@@ -120,24 +121,24 @@ class TestStep:
         state, target = skewed_state()
         before = [field.clone() for field in state]
         sizes, counts = torch.full((6,), 0.2), torch.full((6,), 3)
-        hmc.step(noise(6), state, target, step_size=sizes, leapfrog=counts)
+        hmc_kernel.step(noise(6), state, target, step_size=sizes, leapfrog=counts)
         assert all(torch.equal(a, b) for a, b in zip(before, state, strict=True))
 
     def test_particles_with_fewer_steps_rest_and_cost_nothing(self):
         state, target = skewed_state()
         target.calls.clear()
         counts = torch.tensor([1, 1, 1, 4, 4, 4])
-        hmc.step(noise(6), state, target, step_size=torch.full((6,), 0.1), leapfrog=counts)
+        hmc_kernel.step(noise(6), state, target, step_size=torch.full((6,), 0.1), leapfrog=counts)
         assert target.calls == [6, 3, 3, 3]
 
     def test_islands_in_one_batch_get_the_noise_they_would_get_alone(self):
         state, target = skewed_state()
         sizes, counts = torch.full((6,), 0.2), torch.full((6,), 3)
-        together, _ = hmc.step(
+        together, _ = hmc_kernel.step(
             noise(3, seed=5, islands=2), state, target, step_size=sizes, leapfrog=counts
         )
-        second = hmc.HMCState(*(field[3:] for field in state))
-        alone, _ = hmc.step(
+        second = hmc_kernel.HMCState(*(field[3:] for field in state))
+        alone, _ = hmc_kernel.step(
             noise(3, seed=6), second, target, step_size=sizes[:3], leapfrog=counts[:3]
         )
         torch.testing.assert_close(together.position[3:], alone.position)
@@ -147,7 +148,7 @@ class TestStep:
         count = target.evaluations.gradient
         sizes, counts = torch.full((6,), 0.2), torch.ones(6, dtype=torch.int64)
         for temperature in (0.1, 1.0):
-            hmc.step(
+            hmc_kernel.step(
                 noise(6), state, target, step_size=sizes, leapfrog=counts, temperature=temperature
             )
         assert target.evaluations.gradient - count == 2 * 6
@@ -187,7 +188,7 @@ class TestDistribution:
             prior = state.position.double().square().sum(-1) / 2
             return kinetic + prior + temperature * state.log_likelihood
 
-        monkeypatch.setattr(hmc, "_hamiltonian", wrong)
+        monkeypatch.setattr(hmc_kernel, "hamiltonian", wrong)
         mean, covariance = conjugate_regression().posterior(s)
         assert not mean_and_covariance_fit(regression_samples(s), mean, covariance)
 
@@ -195,7 +196,7 @@ class TestDistribution:
         def wrong(state, momentum, temperature):
             return momentum.double().square().sum(-1) / 2 - temperature * state.log_likelihood
 
-        monkeypatch.setattr(hmc, "_hamiltonian", wrong)
+        monkeypatch.setattr(hmc_kernel, "hamiltonian", wrong)
         mean, covariance = conjugate_regression().posterior(1.0)
         assert not mean_and_covariance_fit(regression_samples(1.0), mean, covariance)
 
@@ -235,7 +236,7 @@ class TestSettings:
 
     def test_without_steps_or_epochs_there_is_a_budget_of_160(self):
         (run,) = HMC().run(flat_target(), noise(3), torch.zeros(3, 2, dtype=torch.float64))
-        assert run.epochs == hmc.DEFAULT_EPOCHS == 160
+        assert run.epochs == DEFAULT_EPOCHS == 160
 
     def test_are_frozen_and_keyword_only(self):
         with pytest.raises(AttributeError):

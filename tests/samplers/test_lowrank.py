@@ -9,7 +9,7 @@ from targets import (
     skewed_log_likelihood,
 )
 
-from sbmc.samplers import HMC, hmc, lowrank
+from sbmc.samplers import HMC, hmc_kernel, lowrank
 from sbmc.samplers.noise import IslandNoise
 
 STIFF = torch.tensor([400.0, 100.0, 25.0, 1.0, 0.5, 0.2], dtype=torch.float64)
@@ -79,11 +79,11 @@ def test_lets_the_step_size_grow():
 def test_a_preconditioned_trajectory_is_reversible():
     target = AnalyticTarget(skewed_log_likelihood)
     start = torch.randn(3, 4, generator=torch.Generator().manual_seed(3)).double()
-    state = hmc.init(start, target, noise(3), rank=2)
+    state = hmc_kernel.init(start, target, noise(3), rank=2)
     momentum = torch.randn(3, 4, generator=torch.Generator().manual_seed(4)).double()
     options = torch.full((3,), 0.1), torch.full((3,), 20), torch.tensor(1.0).double()
-    end, turned = hmc._trajectory(state, momentum, target, *options)
-    back, _ = hmc._trajectory(end, -turned, target, *options)
+    end, turned = hmc_kernel.trajectory(state, momentum, target, *options)
+    back, _ = hmc_kernel.trajectory(end, -turned, target, *options)
     assert (end.position - state.position).abs().max() > 0.3
     torch.testing.assert_close(back.position, state.position, atol=1e-12, rtol=0)
 

@@ -12,7 +12,7 @@ from targets import (
     skewed_log_likelihood,
 )
 
-from sbmc.samplers import hmc, mala
+from sbmc.samplers import hmc_kernel, mala
 
 
 def skewed_state(particles=8, dim=3):
@@ -56,9 +56,9 @@ class TestStep:
         ours, told = mala.step(
             island_noise(40), state, target, step_size=sizes, temperature=temperature
         )
-        theirs, info = hmc.step(
+        theirs, info = hmc_kernel.step(
             island_noise(40),
-            hmc.init(state.position, target),
+            hmc_kernel.init(state.position, target),
             target,
             step_size=sizes,
             leapfrog=torch.ones(40, dtype=torch.int64),

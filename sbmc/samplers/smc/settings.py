@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -76,6 +76,13 @@ class SMC(Sampler):
 
     default_start = "prior"
     default_weights = "evidence"
+
+    summary: ClassVar[str] = (
+        "sequential Monte Carlo: a population led from the prior to the posterior"
+    )
+    cost: ClassVar[str] = (
+        "1 epoch a leapfrog step of its moves, at each temperature; forward epochs with PCN"
+    )
 
     def __post_init__(self) -> None:
         self._check_move()

@@ -1,0 +1,153 @@
+"""Settings that all chains with a Metropolis step share: how long, how fast, what is kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from sbmc.checks import is_number, is_whole, require
+from sbmc.samplers.adaptation import SEARCH_PROBES, check_adaptation
+from sbmc.samplers.contract import Sampler
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# What the paper gives its chains: about the cost of training once.
+DEFAULT_EPOCHS = 160
+
+
+class Plan(NamedTuple):
+    """What the next step of an island is going to be; it must not depend on any position."""
+
+    evaluations: int  # leapfrog steps, for a sampler that has them
+    step_size: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainSettings(Sampler):
+    """What all samplers have in common that `run_chains` runs; not a sampler itself.
+
+    Args:
+        steps: steps per chain; or
+        epochs: a budget of likelihood evaluations per chain instead, the first one and the search
+            for a step size included. If neither is given, 160; as a move of `SMC`, which has its
+            own count, neither may be.
+        step_size: the first step size; searched for at the start if not given.
+        adapt: whether the step size is adapted during warm-up, from the acceptance across the
+            particles of the island: times `shrink` below the band, times `grow` above it.
+        acceptance_band: the acceptance that is left alone.
+        shrink: factor below the band.
+        grow: factor above it.
+        warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
+        draws: states kept of each chain, `thinning` steps apart, the last of them at the end. They
+            stand as further particles in the posterior.
+        thinning: steps from one kept state to the next.
+
+    Raises:
+        BadInput: a setting breaks its rule.
+    """
+
+    steps: int | None = None
+    epochs: int | None = None
+    step_size: float | None = None
+    adapt: bool = True
+    acceptance_band: tuple[float, float] = (0.6, 0.8)
+    shrink: float = 0.7
+    grow: float = 1.1
+    warmup: float = 0.5
+    draws: int = 1
+    thinning: int = 1
+
+    # Whether evaluations are with gradient, and so counted as epochs; else as forward epochs.
+    with_gradient: ClassVar[bool] = True
+    # Whether a step takes a number of leapfrog steps.
+    takes_leapfrog: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require(
+            self.steps is None or self.epochs is None,
+            "steps",
+            "left out when `epochs` is given",
+            {"steps": self.steps, "epochs": self.epochs},
+        )
+        self._check_counts("steps", "draws", "thinning")
+        require(
+            self.epochs is None or (is_whole(self.epochs) and self.epochs >= 2),
+            "epochs",
+            "an integer of at least 2 (the first evaluation and one step)",
+            self.epochs,
+        )
+        check_adaptation(self)
+        good = is_number(self.warmup) and 0 <= self.warmup < 1
+        require(good, "warmup", "in [0, 1)", self.warmup)
+        self._check_draws()
+
+    def _check_counts(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            good = value is None or (is_whole(value) and value >= 1)
+            require(good, name, "a positive integer", value)
+
+    def _check_draws(self) -> None:
+        if self.draws == 1:
+            return
+        steps, search = self.steps, 0
+        if steps is None:
+            each = self.evaluations_each
+            known = "1 unless the number of steps is known (`steps`, or `epochs` with `leapfrog`)"
+            require(each is not None, "draws", known, self.draws)
+            assert each is not None
+            steps = (self.budget - 1) // each
+            # The search for a step size may take some of a budget; draws must fit in what is sure.
+            search = 0 if self.step_size is not None else math.ceil(SEARCH_PROBES / each)
+        kept = steps - max(math.ceil(steps * self.warmup), min(search, math.ceil(steps / 2)))
+        require(
+            (self.draws - 1) * self.thinning < kept,
+            "draws",
+            f"few enough that draws x thinning fits in the {kept} steps after warm-up",
+            (self.draws, self.thinning),
+        )
+
+    @property
+    def budget(self) -> int:
+        """Epochs for the chains, if `steps` does not decide."""
+        return self.epochs or DEFAULT_EPOCHS
+
+    @property
+    def evaluations_each(self) -> int | None:
+        """Evaluations of every step, if that is known beforehand."""
+        return 1
+
+    @property
+    def largest_step(self) -> float:
+        """The bound of a step size."""
+        return math.inf
+
+    @property
+    def search_acceptance(self) -> float:
+        """The acceptance of single steps that the search for a step size looks for."""
+        return sum(self.acceptance_band) / 2
+
+    @property
+    def launched(self) -> int:
+        """How many of the first steps are taken whatever their energy."""
+        return 0
+
+    def plan(self, step_size: float, uniform: float, left: int | None) -> Plan:
+        """The next step.
+
+        Args:
+            step_size: ε.
+            uniform: a draw from [0, 1), for a length that is random.
+            left: evaluations that remain of a budget, if there is one.
+
+        Returns:
+            Its evaluations, no more than are left, and the step size to use in it.
+        """
+        return Plan(1, step_size)
+
+    def limited(self) -> Self:
+        """The settings with `steps` or a budget: by default, one of 160 epochs."""
+        given = self.steps is not None or self.epochs is not None
+        return self if given else replace(self, epochs=DEFAULT_EPOCHS)

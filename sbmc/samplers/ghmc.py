@@ -1,0 +1,166 @@
+"""Generalised Hamiltonian Monte Carlo in whitened coordinates, for a batch of particles.
+
+HMC with a momentum that is kept from step to step and renewed only in part (Horowitz, 1991). The
+target at temperature λ is log π(z) = λ·ℓ(z) − ‖z‖²/2, the energy H(z, p) = −log π(z) + ‖p‖²/2.
+A step renews the momentum,
+
+    p ← a p + sqrt(1 − a²) ξ,   ξ ~ N(0, I),   a = exp(−γ ε L),
+
+follows L leapfrog steps of size ε from (z, p) to (z', p'), and with probability
+min(1, exp(H(z, p) − H(z', p'))) goes on from (z', p'); otherwise it stays and turns round, at
+(z, −p). Each of the two parts leaves exp(−H) invariant, and with it π for the positions: the first
+because it leaves N(0, I) invariant, the second because leapfrog with a turn of the momentum is its
+own inverse and keeps volume. Without the turn at a rejection the target would not be invariant.
+
+a is set through a friction γ, so that what is remembered of a momentum after a time t = ε L k,
+exp(−γ t), does not depend on how t is cut into steps. As ε → 0 a step follows the kinetic Langevin
+diffusion; a → 0 is HMC.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import is_number, require
+from sbmc.samplers import lowrank
+from sbmc.samplers.chain_settings import ChainSettings, Plan
+from sbmc.samplers.chains import ChainRun, run_chains
+from sbmc.samplers.hmc_kernel import HMCInfo, HMCState, hamiltonian, trajectory
+from sbmc.samplers.noise import IslandNoise
+from sbmc.target import Target
+
+
+class GHMCState(NamedTuple):
+    """What the next step needs; the leading axis of every field is the particle."""
+
+    position: Tensor  # (particles, dim), whitened
+    log_likelihood: Tensor  # (particles,) float64
+    gradient: Tensor  # (particles, dim), of the log likelihood
+    momentum: Tensor  # (particles, dim)
+
+
+def init(position: Tensor, target: Target, rng: IslandNoise) -> GHMCState:
+    """The state at `position` `(particles, dim)`, with a momentum from N(0, I); one evaluation."""
+    momentum = rng.normal(position.shape[1], position.dtype)
+    return GHMCState(position.clone(), *target(position), momentum)
+
+
+def step(
+    rng: IslandNoise,
+    state: GHMCState,
+    target: Target,
+    *,
+    step_size: Tensor,
+    leapfrog: Tensor,
+    friction: float,
+    temperature: float | Tensor = 1.0,
+) -> tuple[GHMCState, HMCInfo]:
+    """One step for every particle.
+
+    Args:
+        rng: ξ and a uniform number are drawn for each particle.
+        state: where the particles are, and where they are going.
+        target: log likelihood and gradient.
+        step_size: ε, `(particles,)`.
+        leapfrog: L, `(particles,)` integers, at least 1.
+        friction: γ.
+        temperature: λ, a number or `(particles,)`.
+
+    Returns:
+        The new state and what there is to tell. A proposal that is not finite is rejected.
+    """
+    dtype = state.position.dtype
+    heat = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
+    noise = rng.normal(state.position.shape[1], dtype)
+    uniform = rng.uniform()
+    time = step_size.double() * leapfrog
+    keep = torch.exp(-friction * time).unsqueeze(-1)
+    renew = torch.sqrt(-torch.expm1(-2 * friction * time)).unsqueeze(-1)
+    momentum = keep.to(dtype) * state.momentum + renew.to(dtype) * noise
+    here = HMCState(*state[:3], *lowrank.identity(state.position))
+    there, ahead = trajectory(here, momentum, target, step_size, leapfrog, heat)
+    difference = hamiltonian(here, momentum, heat) - hamiltonian(there, ahead, heat)
+    finite = torch.isfinite(difference)
+    acceptance = torch.where(finite, difference.clamp(max=0).exp(), 0.0)
+    accepted = uniform < acceptance
+    rows = accepted.unsqueeze(-1)
+    merged = GHMCState(
+        torch.where(rows, there.position, state.position),
+        torch.where(accepted, there.log_likelihood, state.log_likelihood),
+        torch.where(rows, there.gradient, state.gradient),
+        torch.where(rows, ahead, -momentum),
+    )
+    return merged, HMCInfo(acceptance, accepted, ~finite)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GHMC(ChainSettings):
+    """Settings of generalised Hamiltonian Monte Carlo: many short steps that keep their direction.
+
+    It is not a move of `SMC`, whose particles have no momentum to carry over.
+
+    Args:
+        steps: steps per chain; or
+        epochs: a budget of likelihood evaluations per chain instead, the first one and the search
+            for a step size included. If neither is given, 160.
+        leapfrog: L, leapfrog steps from one renewal of the momentum to the next.
+        friction: γ. A momentum is forgotten after a time of about 1/γ. 2 is critical for the
+            directions that the data leave free, whose period is 2π: no other friction forgets
+            positions there as soon, and after a quarter of the period exp(−π) = 4 % is left of a
+            momentum. More would be a random walk, less would go round in circles.
+        step_size: the first step size; searched for at the start if not given.
+        adapt: whether the step size is adapted during warm-up, from the acceptance across the
+            particles of the island: times `shrink` below the band, times `grow` above it.
+        acceptance_band: the acceptance that is left alone. It is higher than for HMC, because a
+            rejection does not only cost a step but sends the chain back where it came from.
+        shrink: factor below the band.
+        grow: factor above it.
+        warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
+        draws: states kept of each chain, `thinning` steps apart, the last of them at the end.
+        thinning: steps from one kept state to the next.
+
+    Raises:
+        BadInput: a setting breaks its rule.
+
+    Example:
+        >>> GHMC(epochs=100).leapfrog
+        1
+    """
+
+    leapfrog: int = 1
+    friction: float = 2.0
+    acceptance_band: tuple[float, float] = (0.9, 0.97)
+
+    takes_leapfrog = True
+    summary: ClassVar[str] = "generalised HMC: short steps with a momentum that is renewed in part"
+    cost: ClassVar[str] = "1 epoch a leapfrog step"
+
+    def __post_init__(self) -> None:
+        require(self.leapfrog is not None, "leapfrog", "a positive integer", self.leapfrog)
+        self._check_counts("leapfrog")
+        good = is_number(self.friction) and 0 < self.friction < math.inf
+        require(good, "friction", "positive and finite", self.friction)
+        super().__post_init__()
+
+    @property
+    def evaluations_each(self) -> int:
+        """Evaluations of every step."""
+        return self.leapfrog
+
+    def plan(self, step_size: float, uniform: float, left: int | None) -> Plan:
+        """L and ε of the next step; the last of a budget is made to fit."""
+        return Plan(self.leapfrog if left is None else min(self.leapfrog, left), step_size)
+
+    def run(
+        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+    ) -> list[ChainRun]:
+        """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
+        begin = partial(init, rng=rng)
+        move = partial(step, friction=self.friction)
+        return run_chains(self.limited(), begin, move, target, rng, start, report)
