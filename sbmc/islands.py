@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -102,7 +102,7 @@ def start_at_members(members: Tensor) -> Start:
 
 def run_islands(
     sampler: Sampler,
-    target: Target,
+    target: Target | Sequence[Target],
     start: Start,
     *,
     islands: int,
@@ -115,7 +115,8 @@ def run_islands(
 
     Args:
         sampler: the algorithm's settings.
-        target: log likelihood and gradient.
+        target: log likelihood and gradient; or several, one for each anchor, which the islands take
+            in turn. Only islands of one target are folded together.
         start: where an island's particles begin.
         islands: how many.
         particles: particles per island.
@@ -129,7 +130,12 @@ def run_islands(
     """
     most = FOLD_PARTICLES if fold is None else fold
     per_fold = max(1, most // sampler.population(particles))
-    folds = [range(i, min(i + per_fold, islands)) for i in range(0, islands, per_fold)]
+    targets = target if isinstance(target, Sequence) else [target]
+    folds = [
+        (own, batch)
+        for first, own in enumerate(targets)
+        for batch in _batches(range(first, islands, len(targets)), per_fold)
+    ]
     results: list[Island] = []
     # SMC's temperatures are not known beforehand: what is counted then is islands.
     each = sampler.steps or sampler.epochs or 1
@@ -141,15 +147,20 @@ def run_islands(
                 through = sum(run.outcome != "running" for run in runs)
                 done, shown = len(results) + through, {}
             else:
-                made = [run.steps if unit == "steps" else run.epochs for run in runs]
+                spent = [run.epochs + run.forward_epochs for run in runs]
+                made = [run.steps for run in runs] if unit == "steps" else spent
                 through = sum(m >= each for m in made)
                 done = len(results) * each + sum(made)
                 shown = {"islands": f"{len(results) + through}/{islands}"}
             bar.update(done, **shown, **_newest(runs))
 
-        for batch in folds:
-            results += _run_fold(sampler, target, start, batch, particles, seed, report)
-    return results
+        for own, batch in folds:
+            results += _run_fold(sampler, own, start, batch, particles, seed, report)
+    return sorted(results, key=lambda island: island.report.index)
+
+
+def _batches(indices: range, size: int) -> list[range]:
+    return [indices[i : i + size] for i in range(0, len(indices), size)]
 
 
 def _newest(runs: list[IslandRun]) -> dict[str, object]:

@@ -58,8 +58,9 @@ class Cost:
         epochs: likelihood and gradient evaluations per particle, mean over islands.
         forward_epochs: evaluations without gradient, likewise.
         anchor_epochs: the anchor's own (of all members together, for an ensemble).
-        total_epochs: epochs x particles x islands + anchor_epochs.
+        total_epochs: epochs x particles x islands + anchor_epochs + prior_epochs.
         wall_seconds: measured, without the anchor's training; None if not measured.
+        prior_epochs: what the curvature of the prior took, all anchors together.
     """
 
     epochs: float
@@ -67,6 +68,7 @@ class Cost:
     anchor_epochs: float
     total_epochs: float
     wall_seconds: float | None
+    prior_epochs: float = 0.0
 
     def as_dict(self) -> dict[str, float | None]:
         """Plain values, for JSON."""
@@ -141,8 +143,11 @@ class Posterior:
     def evidence(self) -> Evidence | None:
         """The evidence of all islands together, Σ_p Z_p / P, as a log, with its standard error.
 
-        None for MCMC and ensembles, which estimate none.
+        None for MCMC and ensembles, which estimate none, and for islands with anchors of their own,
+        whose priors differ: each one's is in `log_evidence`.
         """
+        if self.settings.get("anchors", 1) > 1:
+            return None
         if any(r.outcome == "completed" and r.log_evidence is None for r in self.islands):
             return None
         count = len(self.log_evidence)
@@ -162,9 +167,12 @@ class Posterior:
             A posterior that shares everything else with this one.
 
         Raises:
-            BadInput: another word.
+            BadInput: another word, or evidence for islands whose priors differ.
         """
         check_weighting(weighting)
+        own = "anchors" in self.settings
+        rule = "'equal' with `anchors`, since evidence compares islands of one prior only"
+        require(weighting == "equal" or not own, "weighting", rule, weighting)
         other = copy.copy(self)
         other.weighting = weighting
         other.weights = island_weights(self.log_evidence, self.within, weighting)
@@ -216,13 +224,21 @@ class Posterior:
         forward += self.settings.get("pilot_forward_epochs", 0)
         epochs = spent / islands
         particles = self.settings.get("particles", self.positions.shape[1])
-        total = epochs * particles * islands + self.cost.anchor_epochs
+        settings = {**self.settings, "islands": islands}
+        curvature = self.cost.prior_epochs
+        if "anchors" in settings:
+            settings["anchors"] = min(islands, settings["anchors"])
+            curvature = curvature / self.settings["anchors"] * settings["anchors"]
+        if "prior_epochs" in settings:
+            settings["prior_epochs"] = int(curvature)
+        total = epochs * particles * islands + self.cost.anchor_epochs + curvature
         cost = replace(
             self.cost,
             epochs=epochs,
             forward_epochs=forward / islands,
             total_epochs=total,
             wall_seconds=None,
+            prior_epochs=curvature,
         )
         return Posterior(
             self._model,
@@ -232,10 +248,26 @@ class Posterior:
             log_evidence=self.log_evidence[:kept],
             islands=reports,
             cost=cost,
-            settings={**self.settings, "islands": islands},
+            settings=settings,
             within=self.within[:kept],
             weighting=self.weighting,
         )
+
+    def to_arviz(self, *, draws: int | None = None) -> Any:
+        """The posterior as `arviz.InferenceData`; needs the extra `pip install 'sbmc[arviz]'`.
+
+        Args:
+            draws: per chain; by the settings of the run if not given.
+
+        Returns:
+            See `sbmc.diagnostics.arviz_export.to_arviz`, also for what it does with weights.
+
+        Raises:
+            ImportError: ArviZ is not installed.
+        """
+        from sbmc.diagnostics.arviz_export import to_arviz
+
+        return to_arviz(self, draws=draws)
 
     def save(self, path: str | Path) -> None:
         """Write one file (safetensors with JSON metadata); `sbmc.load` reads it."""

@@ -5,7 +5,9 @@ The paper's equation (2): the prior N(0, V) is replaced by N(α(s)·anchor, Σ(s
 
     θ = α(s)·anchor + Σ(s)^{1/2} z
 
-the anchored prior is N(0, I) in z, whatever s, V and the anchor are.
+the anchored prior is N(0, I) in z, whatever s, V and the anchor are. Two other priors around an
+anchor have the same form: the product with a Gaussian factor, and a Laplace approximation of a part
+of the likelihood.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,9 +37,30 @@ def linear_variance(s: float, variance: Tensor) -> Tensor:
     return s * variance
 
 
+def laplace_variance(s: float, variance: Tensor, information: Tensor) -> Tensor:
+    """Σ(s) = s·V / (1 + (1 − s)·V·F), with F the diagonal of the Fisher information at the anchor.
+
+    Σ(1) = V, and as s → 0 it is s times the covariance (F + 1/V)^{-1} of the diagonal Laplace
+    approximation: directions that the data have settled are kept narrower than the others.
+
+    Args:
+        s: the scale.
+        variance: V, `(dim,)`.
+        information: F, `(dim,)`, not negative.
+
+    Returns:
+        The variances, `(dim,)`.
+
+    Example:
+        >>> laplace_variance(0.5, torch.tensor([1.0, 1.0]), torch.tensor([0.0, 6.0]))
+        tensor([0.5000, 0.1250])
+    """
+    return s * variance / (1 + (1 - s) * variance * information)
+
+
 @dataclass(frozen=True)
 class AnchoredPrior:
-    """N(α(s)·anchor, Σ(s)) with diagonal Σ, in whitened coordinates.
+    """A Gaussian with diagonal covariance, N(α(s)·anchor, Σ(s)) in the paper, and its coordinates.
 
     Args:
         mean: α(s)·anchor, `(dim,)`.
@@ -61,6 +84,10 @@ class AnchoredPrior:
     def to_whitened(self, theta: Tensor) -> Tensor:
         """The positions z whose parameters are θ `(..., dim)`."""
         return (theta - self.mean) / self.scale
+
+    def tempered(self, temperature: float) -> AnchoredPrior:
+        """The prior to the power 1/T: the same mean, and T times the variances."""
+        return replace(self, scale=math.sqrt(temperature) * self.scale)
 
     def sample(self, count: int, rng: torch.Generator) -> Tensor:
         """Whitened draws `(count, dim)` from the prior."""
@@ -106,6 +133,71 @@ def anchored_prior(
     diagonal = diagonal.expand_as(anchor)
     _require_positive(diagonal, "covariance", "a rule with positive, finite variances")
     return AnchoredPrior(weight * anchor, diagonal.sqrt().contiguous(), anchor)
+
+
+def factor_prior(anchor: Tensor, factor_variance: float, variance: Tensor) -> AnchoredPrior:
+    """The original prior times a Gaussian factor around the anchor (Paulin et al., 2025).
+
+        N(0, V)·N(anchor, f)  ∝  N(V/(f + V)·anchor, V·f/(V + f))
+
+    As f → 0 it is the anchor, as f → ∞ the original prior. It is centred between zero and the
+    anchor, where `anchored_prior` is centred on the anchor itself.
+
+    Args:
+        anchor: the point estimate, `(dim,)`.
+        factor_variance: f > 0.
+        variance: the original prior's variance V, `(dim,)`.
+
+    Returns:
+        The prior.
+
+    Raises:
+        BadInput: an f that is not positive and finite.
+
+    Example:
+        >>> prior = factor_prior(torch.ones(1), 1.0, torch.tensor([3.0]))
+        >>> prior.mean, prior.scale.square()
+        (tensor([0.7500]), tensor([0.7500]))
+    """
+    good = is_number(factor_variance) and 0 < factor_variance < math.inf
+    require(good, "factor_variance", "positive and finite", factor_variance)
+    share = variance / (factor_variance + variance)
+    return AnchoredPrior(share * anchor, (share * factor_variance).sqrt(), anchor)
+
+
+def split_prior(
+    anchor: Tensor, split: float, variance: Tensor, information: Tensor
+) -> AnchoredPrior:
+    """The diagonal Laplace approximation of a fraction a of the likelihood (appendices B and C).
+
+        L(θ)^a · N(θ; 0, V/a)  ≈  N(anchor, (a·F + a/V)^{-1})
+
+    with F the diagonal of the Fisher information at the anchor. Its log is a times that of the
+    posterior with the prior N(0, V), so that both have one mode: the anchor, if it is the MAP. The
+    rest of the likelihood, L^{1−a}, is left to be sampled.
+
+    Args:
+        anchor: the point estimate, `(dim,)`.
+        split: a, 0 < a < 1.
+        variance: V, `(dim,)`.
+        information: F, `(dim,)`, not negative.
+
+    Returns:
+        The prior.
+
+    Raises:
+        BadInput: a fraction outside (0, 1).
+
+    Example:
+        >>> prior = split_prior(torch.ones(1), 0.5, torch.tensor([1.0]), torch.tensor([7.0]))
+        >>> prior.mean, prior.scale.square()
+        (tensor([1.]), tensor([0.2500]))
+    """
+    require(is_number(split) and 0 < split < 1, "split", "in (0, 1)", split)
+    # Paper: the Hessian a·∇²ℓ + 1/(2(v/a)). Here: a·F + a/v, because the Hessian of
+    # −log N(0, v/a) is a/v; and F for ∇²ℓ, because F is never negative.
+    precision = split * (information + 1 / variance)
+    return AnchoredPrior(anchor, precision.rsqrt(), anchor)
 
 
 def _require_positive(values: Tensor, name: str, rule: str) -> None:

@@ -150,6 +150,14 @@ def test_the_anchors_cost_is_read_from_its_history():
     assert fit(net, DATA, s=0, anchor_epochs=5).cost.anchor_epochs == 5
 
 
+def test_s_is_a_tenth_unless_something_else_is_said():
+    plain = fit(make_net(), DATA, sampler=QUICK, particles=2)
+    tenth = fit(make_net(), DATA, s=0.1, sampler=QUICK, particles=2)
+    assert torch.equal(plain.positions, tenth.positions)
+    assert plain.settings == tenth.settings
+    assert plain.settings["s"] == 0.1
+
+
 def test_the_seed_decides_everything():
     first, again, other = (
         fit(make_net(), DATA, sampler=QUICK, particles=2, islands=2, seed=seed)

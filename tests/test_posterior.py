@@ -374,3 +374,14 @@ def test_an_ensemble_without_buffers():
         BadInput, match=r"`islands` must be a divisor of the 3 members, but got 2\."
     ):
         ensemble.posterior(islands=2)
+
+
+def test_arviz_gets_the_posterior_and_the_number_of_draws(monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        "sbmc.diagnostics.arviz_export.to_arviz",
+        lambda posterior, draws=None: given.append((posterior, draws)) or "data",
+    )
+    posterior = make_posterior()
+    assert posterior.to_arviz() == posterior.to_arviz(draws=2) == "data"
+    assert given == [(posterior, None), (posterior, 2)]

@@ -13,7 +13,13 @@ from torch.distributions import Normal
 
 from sbmc.checks import BadInput
 from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior, resolve_variance
+from sbmc.prior import (
+    anchored_prior,
+    factor_prior,
+    laplace_variance,
+    resolve_variance,
+    split_prior,
+)
 
 ANCHOR = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 VARIANCE = torch.tensor([0.1, 1.0, 4.0], dtype=torch.float64)
@@ -104,6 +110,75 @@ def test_the_density_in_z_is_that_in_theta_times_the_jacobian(s):
     in_z = -positions.square().sum(-1) / 2 - 3 / 2 * math.log(2 * math.pi)
     jacobian = (s * VARIANCE).sqrt().log().sum()
     torch.testing.assert_close(in_theta + jacobian, in_z)
+
+
+INFORMATION = torch.tensor([0.0, 5.0, 1e6], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("f", [0.01, 0.3, 20.0])
+def test_a_gaussian_factor_multiplies_the_original_prior(f):
+    prior = factor_prior(ANCHOR, f, VARIANCE)
+    torch.testing.assert_close(prior.mean, VARIANCE / (f + VARIANCE) * ANCHOR)
+    torch.testing.assert_close(prior.scale.square(), VARIANCE * f / (VARIANCE + f))
+    assert prior.anchor is ANCHOR
+    # The product of the two densities, up to the constant that it has at the mean.
+    theta = torch.randn(6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def product(at):
+        return Normal(0, VARIANCE.sqrt()).log_prob(at) + Normal(ANCHOR, f**0.5).log_prob(at)
+
+    found = Normal(prior.mean, prior.scale)
+    ours = found.log_prob(theta) - found.log_prob(prior.mean)
+    torch.testing.assert_close(ours, product(theta) - product(prior.mean))
+
+
+def test_the_factors_two_limits():
+    near, far = (factor_prior(ANCHOR, f, VARIANCE) for f in (1e-12, 1e12))
+    torch.testing.assert_close(near.mean, ANCHOR)
+    torch.testing.assert_close(near.scale, torch.full((3,), 1e-6).double())
+    torch.testing.assert_close(far.mean, torch.zeros(3).double(), rtol=0, atol=1e-10)
+    torch.testing.assert_close(far.scale, VARIANCE.sqrt())
+
+
+def test_the_two_limits_of_the_laplace_rule():
+    assert torch.equal(laplace_variance(1.0, VARIANCE, INFORMATION), VARIANCE)
+    laplace = 1 / (INFORMATION + 1 / VARIANCE)
+    torch.testing.assert_close(laplace_variance(1e-9, VARIANCE, INFORMATION), 1e-9 * laplace)
+    # Where the data say nothing, it is the linear rule.
+    torch.testing.assert_close(
+        laplace_variance(0.3, VARIANCE, torch.zeros(3).double()), 0.3 * VARIANCE
+    )
+
+
+@pytest.mark.parametrize("a", [0.01, 0.5, 0.99])
+def test_a_split_is_the_laplace_approximation_of_its_share(a):
+    prior = split_prior(ANCHOR, a, VARIANCE, INFORMATION)
+    assert torch.equal(prior.mean, ANCHOR)
+    torch.testing.assert_close(1 / prior.scale.square(), a * INFORMATION + 1 / (VARIANCE / a))
+
+
+@pytest.mark.parametrize("heat", [0.25, 1.0, 3.0])
+def test_a_tempered_prior_is_the_prior_to_a_power(heat):
+    prior = anchored_prior(ANCHOR, 0.2, VARIANCE)
+    found = prior.tempered(heat)
+    theta = torch.randn(6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    before, after = (p.to_whitened(theta).square().sum(-1) for p in (prior, found))
+    torch.testing.assert_close(after, before / heat)
+    assert found.mean is prior.mean
+    if heat == 1:
+        assert torch.equal(found.scale, prior.scale)
+
+
+@pytest.mark.parametrize("f", [0, -1.0, math.nan, math.inf, "1", None])
+def test_factors_that_are_refused(f):
+    with pytest.raises(BadInput, match="`factor_variance` must be positive and finite, but got"):
+        factor_prior(ANCHOR, f, VARIANCE)
+
+
+@pytest.mark.parametrize("a", [0, 1, -0.5, math.nan, "0.5", None])
+def test_splits_that_are_refused(a):
+    with pytest.raises(BadInput, match=re.escape("`split` must be in (0, 1), but got")):
+        split_prior(ANCHOR, a, VARIANCE, INFORMATION)
 
 
 def test_samples_come_from_the_generator_alone():

@@ -1,0 +1,65 @@
+"""A target from a model and its data: over the final layer alone where that is all that varies."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from sbmc.examples import Examples, rows
+from sbmc.forward import Forward, build_forward
+from sbmc.head import SplitModel, split_model
+from sbmc.likelihoods import Likelihood
+from sbmc.parameters import ParameterSpace
+from sbmc.prior import AnchoredPrior
+from sbmc.target import Chunks, Target
+
+
+class TargetBuilder:
+    """Checks data against the model when made; builds the target when a prior is at hand.
+
+    Args:
+        model: the network, in the dtype and on the device of the data.
+        space: the sampled parameters.
+        likelihood: of the model's outputs.
+        examples: the data.
+        path: how the model is evaluated.
+        chunk_size: examples per chunk; by rule if not given.
+
+    Raises:
+        BadInput: targets that the likelihood cannot use, or a model that does not take the inputs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        space: ParameterSpace,
+        likelihood: Likelihood,
+        examples: Examples,
+        path: str = "auto",
+        chunk_size: int | None = None,
+    ) -> None:
+        few = rows(examples.inputs, 0, 2)
+        self._split: SplitModel | None = split_model(model, space, few)
+        self._forward: Forward
+        if self._split is None:
+            self._forward = build_forward(model, space, few, path)
+        else:
+            few = self._split.features(few)
+            self._forward = build_forward(self._split.head, self._split.space, few, path)
+        with torch.no_grad():
+            outputs = self._forward(space.flatten(model).unsqueeze(0), self._forward.prepare(few))
+        targets = likelihood.check(examples.targets, outputs[0])
+        self._examples = Examples(examples.inputs, targets)
+        self._likelihood = likelihood
+        self._chunk_size = chunk_size
+
+    def __call__(self, prior: AnchoredPrior, power: float = 1.0) -> Target:
+        """The target in the coordinates of `prior`, with the likelihood to the power `power`."""
+        examples = self._examples
+        if self._split is not None:
+            examples = Examples(self._split.features(examples.inputs), examples.targets)
+        target = Target(self._forward, examples, self._likelihood, prior, power=power)
+        if self._chunk_size is not None:
+            size = min(int(self._chunk_size), len(examples))
+            target.chunks = Chunks(size, target.chunks.particles)
+        return target
