@@ -30,6 +30,11 @@ class Stream(IntEnum):
     OUT_OF_DOMAIN = 2
     SPLIT = 3
     PILOT = 4
+    PRIOR_CENTRES = 5
+    DROPOUT_MASKS = 6
+    SWAG = 7
+    LAPLACE = 8
+    NETWORK = 9
 
 
 def generator(seed: int, *path: int) -> torch.Generator:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from sbmc.checks import nearest, require
-from sbmc.examples import Examples, Inputs, as_examples, leaves, tree_map
+from sbmc.examples import Inputs, leaves, tree_map
 from sbmc.forward import Forward, build_forward
-from sbmc.forward.loop import LoopForward
 from sbmc.likelihoods import Likelihood, as_likelihood
 from sbmc.log import logger
 from sbmc.parameters import ParameterSpace, Selection, select_parameters
@@ -26,6 +24,14 @@ from sbmc.training.group import Problem, train_group
 from sbmc.training.history import TrainingHistory
 from sbmc.training.module import ModuleForward, seeded, training_mode_layers
 from sbmc.training.settings import TrainingSettings, require_count
+from sbmc.training.setup import (
+    TrainingData,
+    check_variance_size,
+    checked_data,
+    prior_centres,
+    refuse_lone_example,
+    start_members,
+)
 
 if TYPE_CHECKING:
     from sbmc.posterior import Posterior
@@ -127,6 +133,7 @@ def train_ensemble(
     window: int = 10,
     patience: int = 5,
     initial: str = "prior",
+    anchored: bool = False,
     path: str = "auto",
     member_chunk: int | None = None,
     progress: bool | None = None,
@@ -142,6 +149,10 @@ def train_ensemble(
     weights of the epoch with the lowest validation loss. Member k has its own random stream: its
     start and its data order do not depend on how many members there are, and its weights only in
     the last bits.
+
+    With `anchored`, ‖θ‖² is replaced by ‖θ − c_k‖², where each member has a centre c_k ~ N(0, v) of
+    its own, drawn apart from its start (randomised MAP sampling: Pearce et al., 2020, "Uncertainty
+    in Neural Networks: Approximately Bayesian Ensembling").
 
     Members are trained in one batch, with the model in evaluation mode. Models for which training
     mode is another function (BatchNorm, dropout) are trained one member after another, in training
@@ -162,6 +173,7 @@ def train_ensemble(
         window: epochs in the moving average.
         patience: epochs without a lower average before stopping.
         initial: `"prior"`, start at a draw from N(0, v), or `"model"`, at the model's own weights.
+        anchored: whether each member's weights are drawn to a prior draw of its own, and not to 0.
         path: how to evaluate the members: `"auto"`, `"fused"`, `"vmap"`, `"loop"`; or `"module"`,
             one after another in training mode, for models that hide their dropout from `"auto"`.
         member_chunk: members trained at a time; None for a rule on the model's size.
@@ -198,20 +210,19 @@ def train_ensemble(
         patience=patience,
         initial=initial,
         seed=seed,
+        anchored=anchored,
     )
     hint = nearest(str(path), PATHS).rstrip("?")
     require(path in PATHS, "path", "one of " + ", ".join(map(repr, PATHS)) + hint, path)
     space = select_parameters(model, parameters)
-    if isinstance(prior_variance, Tensor):
-        good = prior_variance.numel() in (1, space.dim)
-        require(good, "prior_variance", f"one number or {space.dim}", tuple(prior_variance.shape))
-    data = _checked_data(model, space, train, validation, as_likelihood(likelihood))
+    check_variance_size(prior_variance, space.dim)
+    data = checked_data(model, space, train, validation, as_likelihood(likelihood))
     layers = training_mode_layers(model, space)
     if path == "module" or (path == "auto" and layers):
         logger.debug(
             "training one member at a time, in training mode: %s", ", ".join(layers) or path
         )
-        _refuse_lone_example(model, layers, len(data.train), settings.batch_size)
+        refuse_lone_example(model, layers, len(data.train), settings.batch_size)
         size, trainer = 1, _one_by_one(model, space, data, settings)
     else:
         size = member_chunk or _group_size(members, space.dim)
@@ -221,63 +232,18 @@ def train_ensemble(
     return _collect(model, space, as_likelihood(likelihood), trained)
 
 
-@dataclass(frozen=True)
-class _Data:
-    train: Examples
-    validation: Examples | None
-    likelihood: Likelihood
-
-
-def _checked_data(
-    model: nn.Module, space: ParameterSpace, train: Any, validation: Any, likelihood: Likelihood
-) -> _Data:
-    """Both data sets where the model is, in its precision, with targets that fit its outputs."""
-    start = space.flatten(model)
-    forward = LoopForward(model, space)
-
-    def checked(data: Any, name: str) -> Examples:
-        examples = as_examples(data, name).to(dtype=start.dtype, device=start.device)
-        inputs, _ = examples.slice(0, 2)
-        with torch.no_grad():
-            outputs = forward(start[None], inputs)[0]
-        return replace(examples, targets=likelihood.check(examples.targets, outputs))
-
-    held_out = None if validation is None else checked(validation, "validation")
-    return _Data(checked(train, "train"), held_out, likelihood)
-
-
-def _refuse_lone_example(
-    model: nn.Module, layers: Sequence[str], examples: int, batch_size: int
-) -> None:
-    """BatchNorm cannot be trained on a batch of one, which would come up after a whole epoch."""
-    modules = dict(model.named_modules())
-    if any(isinstance(modules.get(name), _BatchNorm) for name in layers):
-        rule = f"one that leaves no last batch of one of the {examples} examples (BatchNorm)"
-        require(examples % batch_size != 1, "batch_size", rule, batch_size)
-
-
 def _group_size(members: int, dim: int) -> int:
     most = max(1, min(GROUP_MEMBERS, GROUP_PARAMETERS // dim))
     # Of equal size, so that no small group is left over at the end.
     return math.ceil(members / math.ceil(members / most))
 
 
-def _start(
-    model: nn.Module, space: ParameterSpace, group: list[int], settings: TrainingSettings
-) -> tuple[Tensor, list[torch.Generator]]:
-    """Initial weights `(members, dim)`, and the generators that go on to give the data orders."""
-    own = space.flatten(model)
-    streams = [generator(settings.seed, Stream.TRAINING, member) for member in group]
-    # Drawn in any case: the data order is then the same from either start.
-    noise = torch.stack([torch.randn(space.dim, generator=s, dtype=own.dtype) for s in streams])
-    if settings.initial == "model":
-        return own.repeat(len(group), 1), streams
-    variance = torch.as_tensor(settings.prior_variance, dtype=own.dtype, device=own.device)
-    return noise.to(own.device) * variance.sqrt(), streams
-
-
 def _batched(
-    model: nn.Module, space: ParameterSpace, data: _Data, settings: TrainingSettings, path: str
+    model: nn.Module,
+    space: ParameterSpace,
+    data: TrainingData,
+    settings: TrainingSettings,
+    path: str,
 ) -> Trainer:
     """Train a whole group in one batch, in evaluation mode."""
     with torch.enable_grad():  # whatever the caller's mode is, as in training
@@ -304,8 +270,9 @@ def _batched(
     )
 
     def train(group: list[int], report: Report) -> Trained:
-        theta, orders = _start(model, space, group, settings)
-        positions, histories = train_group(problem, theta, group, orders, settings, report)
+        theta, orders = start_members(model, space, group, settings)
+        centres = prior_centres(model, space, group, settings)
+        positions, histories = train_group(problem, theta, group, orders, settings, report, centres)
         return positions, histories, [{}] * len(group)
 
     return train
@@ -319,13 +286,14 @@ def _prepare_stacked(forward: Forward, inputs: Inputs) -> Inputs:
 
 
 def _one_by_one(
-    model: nn.Module, space: ParameterSpace, data: _Data, settings: TrainingSettings
+    model: nn.Module, space: ParameterSpace, data: TrainingData, settings: TrainingSettings
 ) -> Trainer:
     """Train a group of one with the module in training mode."""
 
     def train(group: list[int], report: Report) -> Trained:
         (member,) = group
-        theta, orders = _start(model, space, group, settings)
+        theta, orders = start_members(model, space, group, settings)
+        centres = prior_centres(model, space, group, settings)
         forward = ModuleForward(model, space)
         problem = Problem(
             learn=forward.learn,
@@ -336,7 +304,9 @@ def _one_by_one(
             keep=forward.keep,
         )
         with seeded(generator(settings.seed, Stream.TRAINING, member, 1), theta.device):
-            positions, histories = train_group(problem, theta, group, orders, settings, report)
+            positions, histories = train_group(
+                problem, theta, group, orders, settings, report, centres
+            )
         return positions, histories, [forward.best_buffers]
 
     return train

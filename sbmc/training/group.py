@@ -82,6 +82,7 @@ def train_group(
     orders: list[torch.Generator],
     settings: TrainingSettings,
     report: Callable[[list[TrainingHistory], int], None] = lambda histories, active: None,
+    centres: Tensor | None = None,
 ) -> tuple[Tensor, list[TrainingHistory]]:
     """Train a group of members in one batch.
 
@@ -99,6 +100,8 @@ def train_group(
         orders: for each member, the generator of its data order.
         settings: how to train.
         report: called after each epoch with all histories and the number of members still training.
+        centres: where each member's prior is centred, `(members, dim)`; None for 0. The penalty is
+            then ‖θ − centre‖² / (2 v n).
 
     Returns:
         The weights kept, `(members, dim)` (those of failed members are NaN), and the histories.
@@ -115,9 +118,9 @@ def train_group(
     theta = theta.clone()
     best, state = theta.clone(), adam_init(theta)
     for epoch in range(1, settings.max_epochs + 1):
-        state, losses = _epoch(problem, theta, state, precision, active, settings)
+        state, losses = _epoch(problem, theta, state, precision, centres, active, settings)
         # The one time in an epoch that values are looked at.
-        pairs = zip(losses.tolist(), _validate(problem, theta, precision), strict=True)
+        pairs = zip(losses.tolist(), _validate(problem, theta, precision, centres), strict=True)
         last = epoch == settings.max_epochs
         verdicts = [m.judge(*pair, last) for m, pair in zip(active, pairs, strict=True)]
 
@@ -136,6 +139,7 @@ def train_group(
         if len(staying) < len(active):
             rows = torch.tensor(staying, device=theta.device)
             theta, best, state = theta[rows], best[rows], state.rows(rows)
+            centres = None if centres is None else centres[rows]
             active = [active[i] for i in staying]
     return kept, histories
 
@@ -146,6 +150,7 @@ def _epoch(
     theta: Tensor,
     state: AdamState,
     precision: Tensor,
+    centres: Tensor | None,
     active: list[_Member],
     settings: TrainingSettings,
 ) -> tuple[AdamState, Tensor]:
@@ -164,14 +169,17 @@ def _epoch(
         (gradient,) = torch.autograd.grad(nll.sum(), theta)
         theta.requires_grad_(False)
         # The prior's part of the gradient, by hand: it needs no graph.
-        pull = theta * precision
-        total += index.shape[1] * (nll.detach() + 0.5 * (pull * theta).sum(-1))
+        offset = _offset(theta, centres)
+        pull = offset * precision
+        total += index.shape[1] * (nll.detach() + 0.5 * (pull * offset).sum(-1))
         state = adam_step(theta, gradient + pull, state, settings.learning_rate)
     return state, total / examples
 
 
 @torch.no_grad()
-def _validate(problem: Problem, theta: Tensor, precision: Tensor) -> list[float] | list[None]:
+def _validate(
+    problem: Problem, theta: Tensor, precision: Tensor, centres: Tensor | None
+) -> list[float] | list[None]:
     """Each member's loss on the validation data, prior included, or None without them.
 
     With the prior's part, training goes on while the weights that the data leave free still shrink
@@ -185,8 +193,12 @@ def _validate(problem: Problem, theta: Tensor, precision: Tensor) -> list[float]
     for start in range(0, len(validation), VALIDATION_CHUNK):
         inputs, targets = validation.slice(start, start + VALIDATION_CHUNK)
         total -= problem.likelihood.log_prob(problem.evaluate(theta, inputs), targets).sum(-1)
-    penalty = 0.5 * (precision * theta.square()).sum(-1)
+    penalty = 0.5 * (precision * _offset(theta, centres).square()).sum(-1)
     return (total / len(validation) + penalty).tolist()
+
+
+def _offset(theta: Tensor, centres: Tensor | None) -> Tensor:
+    return theta if centres is None else theta - centres
 
 
 def _gather(examples: Examples, index: Tensor) -> tuple[Inputs, Tensor]:

@@ -57,6 +57,19 @@ def _differs(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm | nn.RReLU)
 
 
+def training_mode(module: nn.Module, space: ParameterSpace) -> None:
+    """Put a module into training mode, but for its normalisation layers that are frozen.
+
+    Args:
+        module: the network; its mode is changed.
+        space: the parameters to be trained.
+    """
+    module.train()
+    for name, layer in module.named_modules():
+        if isinstance(layer, _BatchNorm | _InstanceNorm) and _is_frozen(name, layer, space):
+            layer.eval()
+
+
 class ModuleForward:
     """One member's outputs with the module in training mode, its buffers moving as they do there.
 
@@ -68,18 +81,11 @@ class ModuleForward:
     def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
         self.space = space
         self._module = copy.deepcopy(model).requires_grad_(False)
-        self._frozen = [
-            module
-            for name, module in self._module.named_modules()
-            if isinstance(module, _BatchNorm | _InstanceNorm) and _is_frozen(name, module, space)
-        ]
         self._best = self._buffers()
 
     def learn(self, theta: Tensor, inputs: Inputs) -> Tensor:
         """Outputs `(1, examples, ...)` in training mode for `theta` `(1, dim)`; inputs stacked."""
-        self._module.train()
-        for module in self._frozen:
-            module.eval()
+        training_mode(self._module, self.space)
         batch = tree_map(lambda t: t[0], inputs)
         return call_model(self._module, self.space.split(theta[0]), batch).unsqueeze(0)
 

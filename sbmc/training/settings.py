@@ -26,9 +26,10 @@ class TrainingSettings:
     patience: int
     initial: str
     seed: int
+    anchored: bool = False
 
     def __post_init__(self) -> None:
-        _check_variance(self.prior_variance)
+        check_variance(self.prior_variance)
         require(
             _positive(self.learning_rate),
             "learning_rate",
@@ -40,6 +41,7 @@ class TrainingSettings:
         hint = nearest(str(self.initial), INITIAL).rstrip("?")
         require(self.initial in INITIAL, "initial", f"'prior' or 'model'{hint}", self.initial)
         require_count(self.seed, "seed", least=0)
+        require(isinstance(self.anchored, bool), "anchored", "True or False", self.anchored)
 
 
 def require_count(value: object, name: str, least: int = 1) -> None:
@@ -49,7 +51,8 @@ def require_count(value: object, name: str, least: int = 1) -> None:
     require(good, name, rule, value)
 
 
-def _check_variance(value: object) -> None:
+def check_variance(value: object) -> None:
+    """Refuse a prior variance that is no positive number, nor a vector of them."""
     if isinstance(value, Tensor):
         require(value.ndim <= 1, "prior_variance", "a number or a vector", tuple(value.shape))
         good = bool((torch.isfinite(value) & (value > 0)).all())

@@ -1,0 +1,17 @@
+"""What the samplers are compared with; every one of them gives a `Posterior` too."""
+
+from sbmc.baselines.laplace import laplace
+from sbmc.baselines.mc_dropout import dropout_posterior, mc_dropout, train_mc_dropout
+from sbmc.baselines.randomised_map import randomised_map
+from sbmc.baselines.swa import train_swa
+from sbmc.baselines.swag import swag
+
+__all__ = [
+    "dropout_posterior",
+    "laplace",
+    "mc_dropout",
+    "randomised_map",
+    "swag",
+    "train_mc_dropout",
+    "train_swa",
+]

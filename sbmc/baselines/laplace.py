@@ -1,0 +1,246 @@
+"""The Laplace approximation: a Gaussian with the curvature of the posterior at its mode.
+
+Fitted by laplace-torch (Daxberger et al., 2021), which comes with the extra `laplace`.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbmc.baselines.result import (
+    describe_parameters,
+    describe_variance,
+    single_network_posterior,
+    trained_epochs,
+)
+from sbmc.checks import BadInput, Phrase, nearest, require
+from sbmc.examples import Examples, Inputs, as_examples
+from sbmc.forward.functional import call_model
+from sbmc.likelihoods import Categorical, Gaussian, Likelihood, as_likelihood
+from sbmc.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.posterior import Posterior
+from sbmc.progress import Bar, open_progress
+from sbmc.randomness import Stream, generator
+from sbmc.training.settings import check_variance, require_count
+from sbmc.training.setup import check_variance_size
+
+STRUCTURES = ("kron", "diag", "full")
+# A dense matrix of this side takes 3.2 GB in float64.
+LARGEST_FULL = 20_000
+# Jacobians of a batch for the diagonal, `(batch, outputs, dim)`, have at most so many numbers.
+JACOBIAN_NUMBERS = 2**24
+
+
+def laplace(
+    model: nn.Module,
+    data: Any,
+    *,
+    prior_variance: float | Tensor,
+    samples: int = 10,
+    structure: str = "kron",
+    likelihood: Any = "categorical",
+    parameters: Selection = "all",
+    batch_size: int = 256,
+    seed: int = 0,
+    anchor_epochs: float | None = None,
+    progress: bool | None = None,
+) -> Posterior:
+    """Draw from a Laplace approximation around a trained network.
+
+        θ ~ N(θ*, (H + I/v)⁻¹),   H ≈ Σ_i J_iᵀ Λ_i J_i,
+
+    θ* the weights given, meant to be the MAP with the prior N(0, v); J_i the Jacobian of the
+    outputs and Λ_i the Hessian of −log p(y_i | outputs): the generalised Gauss-Newton matrix of the
+    n examples. It is kept whole (`"full"`), on its diagonal (`"diag"`), or as one Kronecker product
+    A ⊗ B for the weights of each layer and B alone for its bias (`"kron"`, K-FAC), which is exact
+    for a linear layer without bias whose Λ_i are all the same. Draws go through the network itself,
+    not through its linearisation: where H is near-singular they go far from what was trained.
+
+    Args:
+        model: the trained network; never changed.
+        data: training data, as for `fit`.
+        prior_variance: variance v of the prior, a number or, but for `"kron"`, one per parameter.
+        samples: how many draws.
+        structure: `"kron"`, `"diag"` or `"full"`.
+        likelihood: `"categorical"` or `Gaussian(noise_variance=...)`.
+        parameters: which parameters to draw; the others keep the model's values.
+        batch_size: examples in a batch of the fit; the result does not depend on it.
+        seed: of the draws; draw k depends on how many there are in its last bits only.
+        anchor_epochs: what the network's training cost; read from its history if it has one.
+        progress: None shows a bar on a terminal, True always shows progress, False never.
+
+    Returns:
+        The posterior, `(1, samples, dim)`. Its cost has a backward pass over the data for each
+        output (for each parameter if `"full"`), beside the network's training.
+
+    Raises:
+        BadInput: an argument is refused; a model with layers that have no Kronecker factors.
+        ImportError: laplace-torch is not installed.
+
+    Example:
+        >>> net = nn.Linear(2, 2)
+        >>> data = (torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+        >>> laplace(net, data, prior_variance=1.0, samples=4)  # doctest: +SKIP
+        Posterior(islands=1, particles=4, dim=6)
+    """
+    began = time.perf_counter()
+    hint = nearest(str(structure), STRUCTURES).rstrip("?")
+    rule = "one of " + ", ".join(map(repr, STRUCTURES)) + hint
+    require(structure in STRUCTURES, "structure", rule, structure)
+    for name, value in (("samples", samples), ("batch_size", batch_size)):
+        require_count(value, name)
+    require_count(seed, "seed", least=0)
+    check_variance(prior_variance)
+    space = select_parameters(model, parameters)
+    check_variance_size(prior_variance, space.dim)
+    several = isinstance(prior_variance, Tensor) and prior_variance.numel() > 1
+    rule = "one number for the structure 'kron'"
+    require(not (several and structure == "kron"), "prior_variance", rule, Phrase("a vector"))
+    rule = f"one for at most {LARGEST_FULL} parameters if it is 'full'"
+    fits = structure != "full" or space.dim <= LARGEST_FULL
+    require(fits, "structure", rule, Phrase(f"{space.dim} parameters"))
+    family = as_likelihood(likelihood)
+    epochs = trained_epochs(model, anchor_epochs)
+    examples, outputs = _checked(model, space, data, family)
+    if structure == "diag":
+        batch_size = max(1, min(batch_size, JACOBIAN_NUMBERS // (outputs * space.dim)))
+    fitted = _fit(model, space, examples, family, prior_variance, structure, batch_size, progress)
+    streams = [generator(seed, Stream.LAPLACE, sample) for sample in range(samples)]
+    mean = space.flatten(model)
+    noise = torch.stack([torch.randn(space.dim, generator=g, dtype=mean.dtype) for g in streams])
+    positions = mean + _coloured(fitted, structure, noise.to(mean.device))
+    fit_epochs = space.dim if structure == "full" else outputs
+    return single_network_posterior(
+        model,
+        space,
+        family,
+        positions,
+        shared_epochs=epochs + fit_epochs,
+        seconds=time.perf_counter() - began,
+        settings={
+            "sampler": "laplace",
+            "structure": structure,
+            "fit_epochs": fit_epochs,
+            "prior_variance": describe_variance(prior_variance),
+            "parameters": describe_parameters(parameters),
+            "seed": int(seed),
+        },
+    )
+
+
+def _checked(
+    model: nn.Module, space: ParameterSpace, data: Any, family: Likelihood
+) -> tuple[Examples, int]:
+    """The examples, ready to use, and the number of the model's outputs."""
+    rule = "'categorical' or Gaussian(noise_variance=...) for a Laplace approximation"
+    known = isinstance(family, (Categorical, Gaussian))
+    require(known, "likelihood", rule, Phrase("a function"))
+    weights = space.flatten(model)
+    examples = as_examples(data).to(dtype=weights.dtype, device=weights.device)
+    single = isinstance(examples.inputs, Tensor)
+    rule = "a pair of one input tensor and targets for a Laplace approximation"
+    require(single, "data", rule, Phrase("several input tensors"))
+    module = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        outputs = call_model(module, {}, examples.slice(0, 2)[0])
+    return replace(examples, targets=family.check(examples.targets, outputs)), outputs.shape[-1]
+
+
+def _fit(
+    model: nn.Module,
+    space: ParameterSpace,
+    examples: Examples,
+    family: Likelihood,
+    prior_variance: float | Tensor,
+    structure: str,
+    batch_size: int,
+    progress: bool | None,
+) -> Any:
+    """The fitted object of laplace-torch."""
+    package = _import_laplace()
+    module = copy.deepcopy(model).eval()
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in space.names)
+    noise = {"sigma_noise": family.noise_variance**0.5} if isinstance(family, Gaussian) else {}
+    variance = torch.as_tensor(prior_variance, dtype=space.flatten(model).dtype)
+    approximation = package.Laplace(
+        module,
+        "regression" if isinstance(family, Gaussian) else "classification",
+        subset_of_weights="all",
+        hessian_structure=structure,
+        prior_precision=1 / variance,
+        **noise,
+    )
+    total = len(examples)
+    with (
+        torch.enable_grad(),
+        open_progress(progress, "Laplace", total=total, unit="examples") as bar,
+    ):
+        try:
+            with _quiet():
+                approximation.fit(_Batches(examples, batch_size, bar))
+        except NotImplementedError as error:
+            raise BadInput(
+                f"`model` must have layers that laplace-torch knows for {structure!r} "
+                f"(linear ones and convolutions), but got {error}."
+            ) from error
+    return approximation
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence one warning of packages that laplace-torch uses, which is no affair of the user."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit\.script` is ", DeprecationWarning)
+        yield
+
+
+def _import_laplace() -> Any:
+    try:
+        with _quiet():
+            import laplace as package
+    except ImportError as error:
+        raise ImportError(
+            "`laplace-torch` must be installed for the Laplace approximation: "
+            "pip install 'sbmc[laplace]'."
+        ) from error
+    return package
+
+
+def _coloured(fitted: Any, structure: str, noise: Tensor) -> Tensor:
+    """Noise `(samples, dim)` with the covariance of the approximation."""
+    if structure == "kron":
+        coloured = fitted.posterior_precision.bmm(noise, exponent=-0.5)
+    elif structure == "diag":
+        coloured = noise * fitted.posterior_scale
+    else:
+        coloured = noise @ fitted.posterior_scale.mT
+    return coloured.detach().reshape(noise.shape).to(noise.dtype)
+
+
+class _Batches:
+    """The examples in their order, as what laplace-torch takes for a loader.
+
+    A `DataLoader` would draw from the global generator at every start.
+    """
+
+    def __init__(self, examples: Examples, size: int, bar: Bar) -> None:
+        self.dataset = examples
+        self._size, self._bar = size, bar
+
+    def __len__(self) -> int:
+        return -(-len(self.dataset) // self._size)
+
+    def __iter__(self) -> Iterator[tuple[Inputs, Tensor]]:
+        for start in range(0, len(self.dataset), self._size):
+            yield self.dataset.slice(start, start + self._size)
+            self._bar.update(min(start + self._size, len(self.dataset)))

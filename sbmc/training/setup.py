@@ -1,0 +1,99 @@
+"""What training begins with: data that fit the model, and where each member starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from sbmc.checks import require
+from sbmc.examples import Examples, as_examples
+from sbmc.forward.loop import LoopForward
+from sbmc.likelihoods import Likelihood
+from sbmc.parameters import ParameterSpace
+from sbmc.randomness import Stream, generator
+from sbmc.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Checked data and the likelihood that fits them.
+
+    Args:
+        train: what is learnt from.
+        validation: what decides when to stop, or None.
+        likelihood: log likelihood of each example.
+    """
+
+    train: Examples
+    validation: Examples | None
+    likelihood: Likelihood
+
+
+def checked_data(
+    model: nn.Module, space: ParameterSpace, train: Any, validation: Any, likelihood: Likelihood
+) -> TrainingData:
+    """Both data sets where the model is, in its precision, with targets that fit its outputs."""
+    start = space.flatten(model)
+    forward = LoopForward(model, space)
+
+    def checked(data: Any, name: str) -> Examples:
+        examples = as_examples(data, name).to(dtype=start.dtype, device=start.device)
+        inputs, _ = examples.slice(0, 2)
+        with torch.no_grad():
+            outputs = forward(start[None], inputs)[0]
+        return replace(examples, targets=likelihood.check(examples.targets, outputs))
+
+    held_out = None if validation is None else checked(validation, "validation")
+    return TrainingData(checked(train, "train"), held_out, likelihood)
+
+
+def check_variance_size(prior_variance: float | Tensor, dim: int) -> None:
+    """Refuse a vector of variances whose length is not that of the parameters."""
+    if isinstance(prior_variance, Tensor):
+        good = prior_variance.numel() in (1, dim)
+        require(good, "prior_variance", f"one number or {dim}", tuple(prior_variance.shape))
+
+
+def refuse_lone_example(
+    model: nn.Module, layers: Sequence[str], examples: int, batch_size: int
+) -> None:
+    """BatchNorm cannot be trained on a batch of one, which would come up after a whole epoch."""
+    modules = dict(model.named_modules())
+    if any(isinstance(modules.get(name), _BatchNorm) for name in layers):
+        rule = f"one that leaves no last batch of one of the {examples} examples (BatchNorm)"
+        require(examples % batch_size != 1, "batch_size", rule, batch_size)
+
+
+def start_members(
+    model: nn.Module, space: ParameterSpace, group: list[int], settings: TrainingSettings
+) -> tuple[Tensor, list[torch.Generator]]:
+    """Initial weights `(members, dim)`, and the generators that go on to give the data orders."""
+    own = space.flatten(model)
+    streams = [generator(settings.seed, Stream.TRAINING, member) for member in group]
+    # Drawn in any case: the data order is then the same from either start.
+    noise = torch.stack([torch.randn(space.dim, generator=s, dtype=own.dtype) for s in streams])
+    if settings.initial == "model":
+        return own.repeat(len(group), 1), streams
+    return noise.to(own.device) * _deviation(own, settings), streams
+
+
+def prior_centres(
+    model: nn.Module, space: ParameterSpace, group: list[int], settings: TrainingSettings
+) -> Tensor | None:
+    """Where each member's prior is centred, `(members, dim)`, drawn from N(0, v); None for 0."""
+    if not settings.anchored:
+        return None
+    own = space.flatten(model)
+    streams = [generator(settings.seed, Stream.PRIOR_CENTRES, member) for member in group]
+    noise = torch.stack([torch.randn(space.dim, generator=s, dtype=own.dtype) for s in streams])
+    return noise.to(own.device) * _deviation(own, settings)
+
+
+def _deviation(own: Tensor, settings: TrainingSettings) -> Tensor:
+    """The prior's standard deviation, where and as the weights `own` are."""
+    return torch.as_tensor(settings.prior_variance, dtype=own.dtype, device=own.device).sqrt()
