@@ -1,0 +1,27 @@
+"""Have the chains mixed, do the islands agree, and how hard is the target?"""
+
+from sbmc.diagnostics.arviz_export import to_arviz
+from sbmc.diagnostics.autocorrelation import (
+    autocorrelation,
+    effective_sample_size,
+    integrated_autocorrelation_time,
+)
+from sbmc.diagnostics.conditioning import Conditioning, condition_number
+from sbmc.diagnostics.convergence import nested_rhat, rhat
+from sbmc.diagnostics.diagnose import diagnose
+from sbmc.diagnostics.report import Diagnostics, Extent, Summary
+
+__all__ = [
+    "Conditioning",
+    "Diagnostics",
+    "Extent",
+    "Summary",
+    "autocorrelation",
+    "condition_number",
+    "diagnose",
+    "effective_sample_size",
+    "integrated_autocorrelation_time",
+    "nested_rhat",
+    "rhat",
+    "to_arviz",
+]

@@ -1,0 +1,195 @@
+"""`diagnose`: convergence and mixing of a posterior, in its parameters and in what it predicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbmc.checks import Phrase, is_number, is_whole, require
+from sbmc.diagnostics.autocorrelation import effective_sample_size, integrated_autocorrelation_time
+from sbmc.diagnostics.convergence import as_weights, nested_rhats, rhat
+from sbmc.diagnostics.draws import FEWEST_DRAWS
+from sbmc.diagnostics.layout import Layout, as_quantities, find_layout
+from sbmc.diagnostics.quantities import log_likelihood, log_prior, predictions, projected
+from sbmc.diagnostics.report import Diagnostics, Extent, Summary
+from sbmc.posterior import Posterior
+from sbmc.prior import AnchoredPrior
+from sbmc.randomness import generator
+
+SUPERCHAINS = ("islands", "starts")
+
+
+def diagnose(
+    posterior: Posterior,
+    inputs: Any = None,
+    *,
+    data: Any = None,
+    prior: AnchoredPrior | Sequence[AnchoredPrior] | None = None,
+    power: float = 1.0,
+    superchains: str = "islands",
+    draws: int | None = None,
+    projections: int = 100,
+    seed: int = 0,
+) -> Diagnostics:
+    """R-hat, nested R-hat, ESS and IACT of parameters, log density and predictions.
+
+    With several draws of each chain (`HMC(draws=...)`), R-hat, ESS and IACT are those of all chains
+    of all islands. With one draw, and for SMC, there is nested R-hat alone.
+
+    Args:
+        posterior: of `fit`, with several islands or with four or more draws of each chain.
+        inputs: where predictions are looked at: the probability of each class, or each output.
+        data: `(inputs, targets)`, at whose log likelihood to look: the training data. One forward
+            epoch for each draw.
+        prior: the anchored prior, or one for each island, with which `data` also gives the log
+            density of the target, up to a constant. See `sbmc.prior.anchored_prior`.
+        power: of the likelihood in that density, if it is not 1.
+        superchains: what nested R-hat compares: `"islands"`, or `"starts"`, chain i of all islands
+            against the others, for chains that began at the members of an ensemble.
+        draws: per chain; by the settings of the run if not given.
+        projections: with more parameters than this, that many random projections of all of them
+            are looked at, each parameter in units of its standard deviation.
+        seed: of the projections.
+
+    Returns:
+        The diagnostics; print them for a table.
+
+    Raises:
+        BadInput: an argument breaks its rule, or there is too little to compare.
+        ImportError: ArviZ, which is needed for four draws or more, is not installed.
+
+    Example:
+        >>> import sbmc
+        >>> from torch import nn
+        >>> x = torch.randn(20, 2)
+        >>> run = {"sampler": sbmc.HMC(steps=4), "particles": 5, "islands": 3, "progress": False}
+        >>> posterior = sbmc.fit(nn.Linear(2, 2), (x, (x[:, 0] > 0).long()), **run)
+        >>> found = diagnose(posterior, inputs=x)
+        >>> [each.name for each in found.summaries], round(found.nested_expected, 3)
+        (['parameters', 'predictions'], 1.095)
+    """
+    kind = Phrase(type(posterior).__name__)
+    require(isinstance(posterior, Posterior), "posterior", "a sbmc.Posterior", kind)
+    known = superchains in SUPERCHAINS
+    require(known, "superchains", f"one of {', '.join(SUPERCHAINS)}", superchains)
+    good = is_whole(projections) and projections >= 1
+    require(good, "projections", "a positive integer", projections)
+    rng = generator(seed)
+    layout = find_layout(posterior, draws)
+    _require_enough(layout, superchains)
+    priors = _as_priors(prior, posterior, data)
+    good = is_number(power) and 0 < power < math.inf
+    require(good, "power", "positive and finite", power)
+    theta = posterior.positions.flatten(0, 1)
+    groups: list[tuple[str, Tensor]] = [projected(theta, projections, rng)]
+    if data is not None:
+        value = log_likelihood(posterior, data)
+        groups.append(("log likelihood", value.unsqueeze(1)))
+        if priors:
+            each = zip(posterior.positions, priors, strict=True)
+            density = power * value + torch.cat([log_prior(rows, own) for rows, own in each])
+            groups.append(("log density", density.unsqueeze(1)))
+    if inputs is not None:
+        groups.append(("predictions", predictions(posterior, inputs)))
+    weights = _chain_weights(posterior, layout, superchains)
+    summaries = [
+        _summarise(name, as_quantities(layout, values), weights, superchains)
+        for name, values in groups
+    ]
+    expected = None
+    if layout.draws == 1 and len(weights) > 1:
+        expected = math.sqrt(1 + float((weights**2).sum(1).mean()))
+    return Diagnostics(
+        islands=layout.islands,
+        chains=layout.chains,
+        draws=layout.draws,
+        summaries=tuple(summaries),
+        nested_expected=expected,
+        notes=tuple(_notes(posterior, layout, superchains)),
+    )
+
+
+def _as_priors(
+    prior: AnchoredPrior | Sequence[AnchoredPrior] | None, posterior: Posterior, data: Any
+) -> list[AnchoredPrior]:
+    """One prior for each island; none if none is given."""
+    if prior is None:
+        return []
+    require(data is not None, "data", "given with `prior`", data)
+    islands, _, dim = posterior.positions.shape
+    priors = [prior] * islands if isinstance(prior, AnchoredPrior) else list(prior)
+    good = len(priors) == islands and all(
+        isinstance(each, AnchoredPrior) and each.dim == dim for each in priors
+    )
+    rule = f"an AnchoredPrior of {dim} parameters, or one for each of {islands} islands"
+    require(good, "prior", rule, Phrase("another"))
+    return priors
+
+
+def _require_enough(layout: Layout, superchains: str) -> None:
+    groups, size = layout.islands, layout.chains
+    if superchains == "starts":
+        groups, size = size, groups
+    enough = layout.draws >= FEWEST_DRAWS or (groups > 1 and size * layout.draws > 1)
+    require(
+        enough,
+        "posterior",
+        f"one to compare (nested R-hat needs at least two {superchains} of several draws, "
+        f"R-hat and the effective sample size need {FEWEST_DRAWS} draws of a chain)",
+        Phrase(f"islands: {layout.islands}, chains: {layout.chains}, draws: {layout.draws}"),
+    )
+
+
+def _chain_weights(posterior: Posterior, layout: Layout, superchains: str) -> np.ndarray:
+    """Weights of chains inside their superchains; how islands are weighted plays no part."""
+    weights = layout.by_chain(posterior.within.cpu()).sum(2).numpy()
+    weights = weights.T if superchains == "starts" else weights
+    return as_weights(weights, weights.shape)
+
+
+def _summarise(name: str, values: np.ndarray, weights: np.ndarray, superchains: str) -> Summary:
+    draws, count = values.shape[2:]
+    chains = values.reshape(-1, draws, count)
+    found: dict[str, Extent | None] = {}
+    if draws >= FEWEST_DRAWS:
+        each = [chains[..., i] for i in range(count)]
+        if len(chains) > 1:
+            found["rhat"] = _extent([rhat(x) for x in each])
+        found["effective_sample_size"] = _extent([effective_sample_size(x) for x in each], min)
+        found["integrated_autocorrelation_time"] = _extent(
+            [integrated_autocorrelation_time(x) for x in each]
+        )
+    nested = values.swapaxes(0, 1) if superchains == "starts" else values
+    if len(nested) > 1 and nested.shape[1] * draws > 1:
+        found["nested_rhat"] = _extent(nested_rhats(nested, weights).tolist())
+    return Summary(name, count, **found)
+
+
+def _extent(values: list[float], worst: Any = max) -> Extent:
+    """A quantity that never changes has no diagnostics, and no say."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return Extent(math.nan, math.nan)
+    return Extent(float(worst(known)), float(np.median(known)))
+
+
+def _notes(posterior: Posterior, layout: Layout, superchains: str) -> list[str]:
+    notes = []
+    if layout.draws < FEWEST_DRAWS:
+        notes.append(f"R-hat, ESS and IACT need {FEWEST_DRAWS} draws of each chain.")
+    within = posterior.within
+    if not torch.allclose(within, within.mean(1, keepdim=True)):
+        notes.append("Particles count by their weights inside islands.")
+    chains = "start" in posterior.settings and posterior.settings.get("sampler") != "SMC"
+    alike = superchains == "islands" and posterior.settings.get("anchors", 1) == 1
+    if chains and alike and layout.islands > 1:
+        notes.append(
+            "Chains of different islands started alike: nested R-hat sees islands that differ, "
+            "not chains that are all still on their way."
+        )
+    return notes

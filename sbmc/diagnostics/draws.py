@@ -1,0 +1,60 @@
+"""Draws as the diagnostics take them, and the optional package that does most of the arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from sbmc.checks import Phrase, require
+
+# Fewer have no autocorrelation to speak of, and cannot be split in two; ArviZ gives NaN for them.
+FEWEST_DRAWS = 4
+
+
+def as_draws(draws: Any, axes: tuple[str, ...]) -> np.ndarray:
+    """Finite float64 values of a tensor, array or nested list, with one axis for each name.
+
+    Raises:
+        BadInput: another number of axes, an empty one, or a value that is not finite.
+    """
+    if isinstance(draws, torch.Tensor):
+        draws = draws.detach().cpu().numpy()
+    try:
+        values = np.asarray(draws, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(())
+    shape = f"an array ({', '.join(axes)})"
+    good = values.ndim == len(axes) and values.size > 0
+    require(good, "draws", shape, Phrase(f"shape {values.shape}"))
+    finite = bool(np.isfinite(values).all())
+    require(finite, "draws", "finite", Phrase("NaN or infinity"))
+    return values
+
+
+def as_chains(draws: Any, fewest_chains: int = 1) -> np.ndarray:
+    """Draws `(chains, draws)` of which there are enough to compare with one another."""
+    values = as_draws(draws, ("chains", "draws"))
+    chains, count = values.shape
+    rule = f"at least {FEWEST_DRAWS} draws of each chain"
+    require(count >= FEWEST_DRAWS, "draws", rule, Phrase(f"{count}"))
+    rule = f"of at least {fewest_chains} chains"
+    require(chains >= fewest_chains, "draws", rule, Phrase(f"{chains}"))
+    return values
+
+
+def load_arviz() -> Any:
+    """The package arviz, imported when it is first needed.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError(
+            "These diagnostics are computed by ArviZ, which is not installed: "
+            "pip install 'sbmc[arviz]'"
+        ) from error
+    return arviz

@@ -1,0 +1,86 @@
+"""The scalars that are looked at: parameters, their projections, log densities, predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import Phrase, require
+from sbmc.diagnostics.targets import build_target
+from sbmc.examples import as_examples, tree_map
+from sbmc.posterior import PARTICLES_AT_ONCE, Posterior, _build_evaluator
+from sbmc.prior import AnchoredPrior
+
+
+def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tensor]:
+    """The parameters, or random projections of them if there are more than `most`.
+
+    A projection is Σ_j g_j θ_j / σ_j with independent normal g and σ_j the standard deviation of
+    parameter j over all rows, so that parameters of all sizes count alike.
+
+    Args:
+        theta: `(rows, dim)`.
+        most: how many quantities.
+        rng: of the directions.
+
+    Returns:
+        Their name and `(rows, quantities)`, float64.
+    """
+    theta = theta.detach().to("cpu", torch.float64)
+    dim = theta.shape[1]
+    if dim <= most:
+        return "parameters", theta
+    spread = theta.std(0)
+    scale = torch.where(spread > 0, spread, torch.ones_like(spread))
+    directions = torch.randn(dim, most, generator=rng, dtype=torch.float64)
+    # Around the mean, so that large weights which hardly vary leave no rounding behind.
+    return "random projections", ((theta - theta.mean(0)) / scale) @ directions
+
+
+def log_likelihood(posterior: Posterior, data: Any) -> Tensor:
+    """Log likelihood of `data` for each row of the posterior, `(rows,)` float64."""
+    theta = posterior.positions.flatten(0, 1)
+    examples = as_examples(data).to(dtype=theta.dtype, device=theta.device)
+    # Coordinates in which a position is the parameter vector itself.
+    zero = torch.zeros_like(theta[0])
+    plain = AnchoredPrior(zero, torch.ones_like(zero), zero)
+    subject = posterior._model, posterior.space, posterior.likelihood
+    return build_target(*subject, examples, plain, "auto").log_likelihood(theta).cpu()
+
+
+def log_prior(theta: Tensor, prior: AnchoredPrior) -> Tensor:
+    """Log density of the prior at `theta` `(rows, dim)`, up to a constant, `(rows,)` float64."""
+    white = prior.to_whitened(theta.to(prior.mean)).double()
+    return -0.5 * white.square().sum(1).cpu()
+
+
+def predictions(posterior: Posterior, inputs: Any) -> Tensor:
+    """What each row of the posterior predicts: class probabilities, or the model's outputs.
+
+    Args:
+        posterior: `rows` parameter vectors in all.
+        inputs: as `posterior.predict` takes them.
+
+    Returns:
+        `(rows, examples * outputs)`, float64.
+    """
+    theta = posterior.positions.flatten(0, 1)
+    parts = []
+    evaluator = None
+    for batch in posterior._input_batches(inputs, None)[1]:
+        batch = tree_map(lambda t: t.to(theta.device), batch)
+        evaluator = evaluator or _build_evaluator(posterior._model, posterior.space, batch)
+        forward, split = evaluator
+        with torch.no_grad():
+            prepared = forward.prepare(batch if split is None else split.features(batch))
+            outputs = torch.cat(
+                [forward(rows, prepared) for rows in theta.split(PARTICLES_AT_ONCE)]
+            )
+        outputs = outputs.double().cpu()
+        if posterior.likelihood.classification:
+            outputs = outputs.softmax(-1)
+        parts.append(outputs.flatten(1))
+    require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
+    return torch.cat(parts, 1)
