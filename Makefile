@@ -28,13 +28,16 @@ help:
 
 # torch goes first and alone, so that what follows finds its version settled. hatchling is installed
 # from the constraints rather than by pip's build isolation, which would not look at them.
+# laplace-torch asks for torchvision, which it does not import, and whose published build does not go
+# with every build of torch: one that cannot be imported is in the way of packages that try, and goes.
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@echo "Setting up $(VENV) (once; about a minute) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "sbmc needs Python 3.10 or later")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) torch
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[plots,dev]'
+	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,dev]'
+	@$(BIN)/python -c 'import torchvision' 2> /dev/null || $(BIN)/pip uninstall -qq -y torchvision
 	@touch $@
 
 demo: $(STAMP)

@@ -23,8 +23,8 @@ from sbmc.studies.experiments import Experiment, get_experiment
 from sbmc.studies.methods import get_method
 from sbmc.studies.networks import build_network
 from sbmc.studies.records import hardware_summary, software_versions
-from sbmc.studies.runner import Context, Workshop
 from sbmc.studies.settings import resolve
+from sbmc.studies.workshop import Context, Workshop
 
 RECORD = Path(__file__).parent / "records" / "methods.json"
 # Method and preset. The ensemble comes before the methods that are compared with it.

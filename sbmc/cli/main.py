@@ -16,6 +16,8 @@ from sbmc.checks import BadInput, nearest
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+# The one study that has no data set, and hence no methods to choose from.
+TOY = "toy"
 
 app = typer.Typer(
     add_completion=False,
@@ -86,6 +88,22 @@ def run_command(
     start: Annotated[
         Text, typer.Option(help="Where chains begin: prior, anchor or ensemble.")
     ] = None,
+    anchor: Annotated[
+        Text, typer.Option(help="What the prior is anchored at: map, swa or mc-dropout.")
+    ] = None,
+    factor_variance: Annotated[
+        Text, typer.Option(help="Instead of s: variance of a Gaussian factor around the anchor.")
+    ] = None,
+    covariance: Annotated[
+        Text, typer.Option(help="Of the anchored prior: linear (s v), or laplace (diagonal).")
+    ] = None,
+    split: Annotated[
+        Text,
+        typer.Option(help="Instead of s: share of the likelihood whose Laplace fit is the prior."),
+    ] = None,
+    posterior_temperature: Annotated[
+        Text, typer.Option(help="Below 1 for a cold posterior.")
+    ] = None,
     seed: Annotated[Text, typer.Option(help="One seed (default 0) ...")] = None,
     seeds: Annotated[Text, typer.Option(help="... or several: 0-4, or 0,2,5.")] = None,
     set_: Annotated[
@@ -103,6 +121,10 @@ def run_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the results.")] = False,
 ) -> int:
     """Run methods on an experiment and write a record of each run."""
+    if experiment == TOY:
+        from sbmc.cli.toy import run_toy_study
+
+        return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
     from sbmc.cli.run import Request, run
 
     named = {
@@ -117,6 +139,11 @@ def run_command(
         "mutations": mutations,
         "island_weights": island_weights,
         "start": start,
+        "anchor": anchor,
+        "factor_variance": factor_variance,
+        "covariance": covariance,
+        "split": split,
+        "posterior_temperature": posterior_temperature,
     }
     request = Request.parse(
         experiment=experiment,
@@ -141,15 +168,18 @@ def experiments_command() -> None:
     """List the experiments, a line each."""
     from sbmc.studies.experiments import experiment_names, get_experiment
 
-    _list({name: get_experiment(name).title for name in experiment_names()})
+    titles = {name: get_experiment(name).title for name in experiment_names()}
+    _list(
+        {**titles, TOY: "two modes in one dimension: what s and a cold posterior do to long chains"}
+    )
 
 
 @app.command("methods")
 def methods_command() -> None:
-    """List the methods, a line each."""
-    from sbmc.studies.methods import METHODS
+    """List the methods, a line each, with their cost in epochs."""
+    from sbmc.cli.show import show_methods
 
-    _list({name: method.description for name, method in METHODS.items()})
+    show_methods()
 
 
 @app.command("table")
@@ -172,6 +202,27 @@ def table_command(
         write_table(experiment, records, write)
     else:
         show_table(experiment, records, style)
+
+
+@app.command("figure")
+def figure_command(
+    experiment: Annotated[str, typer.Argument(help="Whose figure; see `sbmc experiments`.")],
+    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
+        "experiments/records"
+    ),
+    out: Annotated[
+        Path | None, typer.Option(help="The PNG file; EXPERIMENT_epochs.png if not given.")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Draw what a budget of epochs buys, from the stored records."""
+    from sbmc.checks import require
+    from sbmc.figures.epochs import draw_file
+    from sbmc.studies.experiments import get_experiment
+
+    study = get_experiment(experiment)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    print(f"Picture: {draw_file(study, records, out or Path(f'{experiment}_epochs.png'))}")
 
 
 def _list(lines: dict[str, str]) -> None:

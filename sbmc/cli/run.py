@@ -12,8 +12,9 @@ from sbmc.checks import BadInput, require
 from sbmc.studies.experiments import Experiment, get_experiment
 from sbmc.studies.methods import Method, get_methods
 from sbmc.studies.records import Record
-from sbmc.studies.runner import Run, Workshop, run_study
+from sbmc.studies.runner import Run, run_study
 from sbmc.studies.settings import Settings, parse_assignment, resolve
+from sbmc.studies.workshop import Workshop
 
 
 @dataclass(frozen=True)

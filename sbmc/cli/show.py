@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput
 from sbmc.studies.experiments import Experiment
+from sbmc.studies.methods import METHODS
 from sbmc.studies.records import Record
 from sbmc.studies.table import COLUMNS, MISSING, Pooled, pool
 
@@ -16,20 +17,6 @@ if TYPE_CHECKING:
 
     from sbmc.studies.runner import Run
 
-LABELS = {
-    "map": "MAP",
-    "de": "deep ensemble",
-    "hmc": "HMC∥",
-    "s-hmc": "S-HMC∥",
-    "smc": "SMC∥",
-    "s-smc": "S-SMC∥",
-    "sgld": "SGLD∥",
-    "s-sgld": "S-SGLD∥",
-    "sghmc": "SGHMC∥",
-    "s-sghmc": "S-SGHMC∥",
-    "ubu": "UBU∥",
-    "s-ubu": "S-UBU∥",
-}
 PICTURE = "sure_and_unsure.png"
 
 
@@ -41,6 +28,22 @@ def print_wide(renderable: RenderableType) -> None:
     console, wide = Console(), Console(width=1000)
     needed = Measurement.get(wide, wide.options, renderable).maximum
     Console(width=max(console.width, needed)).print(renderable)
+
+
+def show_methods() -> None:
+    """Print all methods, a line each: name, what it is, what it costs in epochs."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("method", "what it is", "cost in epochs"):
+        table.add_column(heading)
+    for name, method in METHODS.items():
+        table.add_row(name, method.description, method.cost)
+    print_wide(table)
+
+
+def _label(method: str) -> str:
+    return METHODS[method].label if method in METHODS else method
 
 
 def show_comparison(experiment: Experiment, runs: Sequence[Run], out: Path) -> None:
@@ -83,7 +86,7 @@ def _table(experiment: Experiment, groups: Sequence[Pooled]) -> RenderableType:
         first = pooled.records[0]
         cells = [_cell(pooled, metric, digits) for metric, _, digits in COLUMNS]
         spent = [_plain(pooled.cost[name]) for name in ("epochs", "wall_seconds")]
-        label = LABELS.get(first.method, first.method)
+        label = _label(first.method)
         table.add_row(label, str(first.settings["islands"]), *cells, *spent)
     return table
 
@@ -128,7 +131,7 @@ def meaning(results: dict[str, Pooled]) -> str:
 def _draw(run: Run, target: Path) -> None:
     from sbmc.figures.sure_unsure import draw_file
 
-    label = LABELS.get(run.record.method, run.record.method)
+    label = _label(run.record.method)
     try:
         print(f"Picture: {draw_file(run.path.parent, target, label)}")
     except BadInput as error:

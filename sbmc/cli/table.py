@@ -9,7 +9,14 @@ from sbmc.checks import require
 from sbmc.cli.show import print_wide
 from sbmc.studies.claims import CLAIMS, HEADLINE, SHORTFALLS, check_claim
 from sbmc.studies.experiments import get_experiment
-from sbmc.studies.table import FOOTNOTE, build_table, render, render_markdown, write_tables
+from sbmc.studies.table import (
+    FOOTNOTE,
+    build_table,
+    differences,
+    render,
+    render_markdown,
+    write_tables,
+)
 
 FORMATS = ("text", "markdown")
 
@@ -53,6 +60,11 @@ def show_table(experiment: str, records: Path, style: str) -> None:
         return
     print_wide(render(study.title, lines))
     print(FOOTNOTE)
+    differing = differences(study, records)
+    if differing:
+        print("\nOutside the tolerance:")
+        for line in differing:
+            print(f"  {line}")
     if experiment == "mnist7":
         print("\nClaims, checked on these records:")
         for claim in (*CLAIMS, *HEADLINE):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sbmc.checks import BadInput
+from sbmc.figures.style import BLUE, VERMILION, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -184,24 +185,14 @@ def draw(sure: Shown, unsure: Shown, method: str) -> Figure:
     Raises:
         BadInput: if matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BadInput(
-            "`matplotlib` must be installed to draw the picture: pip install 'sbmc[plots]'."
-        ) from error
-
     columns = max(len(sure), len(unsure))
-    # A Figure of its own, not pyplot's: nothing global is changed, and no display is needed.
-    figure = Figure(figsize=(1.45 * columns, 5.2), layout="constrained")
+    figure = new_figure(1.45 * columns, 5.2)
     figure.suptitle(f"What {method} is sure and unsure about", fontsize=15)
     rows: Any = figure.subfigures(2, 1)
     top, bottom = rows
-    # Blue and vermilion of Okabe and Ito's palette: apart for all kinds of colour vision.
-    _draw_row(top, sure, columns, "Most sure: for each label, the input of least H_ep", "#0072B2")
-    _draw_row(
-        bottom, unsure, columns, "Most unsure: in each group, the inputs of most H_ep", "#D55E00"
-    )
+    _draw_row(top, sure, columns, "Most sure: for each label, the input of least H_ep", BLUE)
+    title = "Most unsure: in each group, the inputs of most H_ep"
+    _draw_row(bottom, unsure, columns, title, VERMILION)
     return figure
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -32,6 +32,8 @@ class Row:
             paper has none.
         section: the part of the table that it stands in.
         weighting: which way of combining islands is shown, if not the record's own.
+        headline: whether it stands in the short table as well.
+        differs: in words, why ours is not within the tolerance of the paper's, where it is not.
     """
 
     label: str
@@ -41,6 +43,8 @@ class Row:
     paper: Mapping[str, Any] | None = None
     section: str = ""
     weighting: str | None = None
+    headline: bool = False
+    differs: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Experiment:
         training: settings of the anchor's and the ensemble's training.
         presets: method name to preset name to settings.
         rows: the rows of its table, in order.
+        curves: figure name to the curves in it; see `sbmc.figures.epochs`.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Experiment:
     training: Mapping[str, Any]
     presets: Mapping[str, Mapping[str, Mapping[str, Any]]]
     rows: tuple[Row, ...]
+    curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 def experiment_names() -> list[str]:
@@ -117,6 +123,8 @@ def get_experiment(name: str) -> Experiment:
             paper=row.get("paper"),
             section=section,
             weighting=row.get("weighting"),
+            headline=row.get("headline", False),
+            differs=row.get("differs", ""),
         )
         for section, rows_of_it in config["rows"].items()
         for row in rows_of_it
@@ -132,4 +140,5 @@ def get_experiment(name: str) -> Experiment:
         training=config["training"],
         presets=config["methods"],
         rows=rows,
+        curves=config.get("curves", {}),
     )

@@ -108,15 +108,20 @@ def gold_standards(experiment: str) -> tuple[PaperRow, ...]:
 
 
 def find_row(
-    experiment: str, method: str, islands: int, table: str | None = None
+    experiment: str,
+    method: str,
+    islands: int | None = None,
+    table: str | None = None,
+    epochs: float | None = None,
 ) -> PaperRow | None:
-    """Find the row of one of the paper's tables for a method and a number of islands.
+    """Find the row of one of the paper's tables for a method.
 
     Args:
         experiment: the experiment's name.
         method: the method's name.
-        islands: the paper's P.
+        islands: the paper's P, if that tells rows apart.
         table: name of the table; the experiment's main one if not given.
+        epochs: epochs per chain, if that tells rows apart.
 
     Returns:
         The row, or None if the paper has no such row, or more than one.
@@ -126,7 +131,13 @@ def find_row(
         164.5
     """
     rows = main_rows(experiment) if table is None else map(_read_row, read_table(table))
-    found = [row for row in rows if row.method == method and row.islands == islands]
+    found = [
+        row
+        for row in rows
+        if row.method == method
+        and (islands is None or row.islands == islands)
+        and (epochs is None or row.epochs == epochs)
+    ]
     return found[0] if len(found) == 1 else None
 
 

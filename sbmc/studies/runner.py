@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,156 +21,14 @@ from sbmc.studies.records import (
     write_record,
 )
 from sbmc.studies.settings import Settings, settings_hash
+from sbmc.studies.workshop import Context, Workshop
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from sbmc.datasets import DataBundle
     from sbmc.posterior import Posterior
     from sbmc.prediction import Prediction
-
-TRAINING = ("prior_variance", "learning_rate", "batch_size", "max_epochs", "window", "patience")
-
-
-@dataclass(frozen=True)
-class Trained:
-    """Networks that were trained, and what that cost.
-
-    Attributes:
-        models: the networks.
-        member_epochs: passes that each made over the training data.
-        seconds: measured, all of them together.
-        posterior: makes an ensemble of that many islands of them.
-    """
-
-    models: Sequence[nn.Module]
-    member_epochs: Sequence[int]
-    seconds: float
-    posterior: Callable[[int], Posterior]
-
-    @property
-    def epochs(self) -> float:
-        """Mean passes per network."""
-        return sum(self.member_epochs) / len(self.member_epochs)
-
-    def summary(self) -> dict[str, Any]:
-        """What a record says about it."""
-        return {
-            "members": len(self.models),
-            "epochs": self.epochs,
-            "wall_seconds": self.seconds,
-        }
-
-
-@dataclass
-class Workshop:
-    """What several runs of one process share: data, and networks trained with the same settings.
-
-    A shared network counts in full in the cost of each run that uses it, as measured when it was
-    trained: a record says what its run would have cost alone.
-
-    Attributes:
-        data_dir: where to look first for data files.
-        progress: None for automatic, False for silence, True for lines where there is no terminal.
-    """
-
-    data_dir: Path | None = None
-    progress: bool | None = None
-    _kept: dict[tuple, Any] = field(default_factory=dict)
-
-    def keep(self, key: tuple, make: Callable[[], Any]) -> Any:
-        """Return what stands under a key, making it the first time."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
-
-    def data(self, experiment: Experiment, seed: int) -> DataBundle:
-        """The experiment's data; the generated out-of-domain groups come from the seed."""
-        from sbmc.datasets import load_dataset
-
-        return self.keep(
-            ("data", experiment.dataset, seed),
-            lambda: load_dataset(experiment.dataset, self.data_dir, seed),
-        )
-
-
-@dataclass
-class Context:
-    """What a method is given.
-
-    Attributes:
-        experiment: what is studied.
-        settings: resolved settings.
-        seed: of everything random.
-        data: the data set.
-        network: the untrained network.
-        workshop: where trained networks are kept for the methods that follow.
-    """
-
-    experiment: Experiment
-    settings: Settings
-    seed: int
-    data: DataBundle
-    network: nn.Module
-    workshop: Workshop
-
-    @property
-    def progress(self) -> bool | None:
-        """Whether to show progress, as `fit` takes it."""
-        return self.workshop.progress
-
-    def anchor(self) -> Trained:
-        """The MAP: trained on the training examples, stopped early on the validation examples."""
-        import sbmc
-
-        def train() -> Trained:
-            began = time.perf_counter()
-            model: Any = sbmc.train_map(self.network, *self._splits(), **self._training())
-            seconds = time.perf_counter() - began
-
-            def posterior(islands: int) -> Posterior:
-                variance = self.settings["prior_variance"]
-                return sbmc.fit(model, self.data.train, s=0, prior_variance=variance)
-
-            return Trained([model], [model.history.epochs], seconds, posterior)
-
-        return self.workshop.keep(self._key("anchor"), train)
-
-    def ensemble(self, members: int) -> Trained:
-        """A deep ensemble, each member trained as the anchor is, from its own initial weights."""
-        import sbmc
-        from sbmc.likelihoods import as_likelihood
-        from sbmc.posterior import ensemble_posterior
-
-        def train() -> Trained:
-            began = time.perf_counter()
-            ensemble = sbmc.train_ensemble(
-                self.network, *self._splits(), members=members, **self._training()
-            )
-            seconds = time.perf_counter() - began
-            if len(ensemble) < members:
-                raise RuntimeError(
-                    f"{members - len(ensemble)} of {members} members failed to train"
-                )
-            epochs = [history.epochs for history in ensemble.histories]
-
-            def posterior(islands: int) -> Posterior:
-                return ensemble_posterior(ensemble, as_likelihood("categorical"), islands)
-
-            return Trained(ensemble.models, epochs, seconds, posterior)
-
-        return self.workshop.keep(self._key("ensemble", members), train)
-
-    def _splits(self) -> tuple[Any, Any]:
-        return self.data.train, self.data.validation
-
-    def _training(self) -> dict[str, Any]:
-        settings = {name: self.settings[name] for name in TRAINING}
-        return {**settings, "seed": self.seed, "progress": self.progress}
-
-    def _key(self, kind: str, *more: int) -> tuple:
-        training = tuple(self.settings[name] for name in ("network", *TRAINING))
-        return (kind, self.experiment.name, self.seed, training, *more)
 
 
 @dataclass(frozen=True)
@@ -285,7 +143,7 @@ def _measure(
     posterior = outcome.posterior.first(islands) if derived else outcome.posterior
     data = context.data
     metrics = _metrics(posterior, data)
-    if posterior.evidence is not None:
+    if posterior.evidence is not None and "anchors" not in posterior.settings:
         # Both ways to combine islands stand in every record that has a choice.
         other = "equal" if posterior.weighting == "evidence" else "evidence"
         again = _metrics(posterior.reweighted(other), data)

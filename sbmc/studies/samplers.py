@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import BadInput, nearest, require
@@ -13,8 +16,6 @@ if TYPE_CHECKING:
 
 MOVES = ("hmc", "mala", "pcn")
 
-# Samplers on mini-batches, by the names of their classes in lower case.
-STOCHASTIC_GRADIENT = ("sgld", "sghmc", "ubu")
 # Training has a `batch_size` too, and the two need not agree.
 _RENAMED = {"batch_size": "sampler_batch_size"}
 
@@ -22,6 +23,7 @@ _RENAMED = {"batch_size": "sampler_batch_size"}
 _MOVE_SETTINGS = (
     "leapfrog",
     "trajectory",
+    "splitting",
     "jitter",
     "step_size",
     "adapt",
@@ -30,35 +32,60 @@ _MOVE_SETTINGS = (
     "grow",
 )
 
+# The order of `sbmc methods`; samplers that are not named here come last.
+_ORDER = ("hmc", "smc", "sghmc", "sgld", "ubu", "mala", "pcn", "ghmc", "nuts")
 
-def sampler_defaults(kind: str | None) -> dict[str, Any]:
+
+@cache
+def sampler_classes() -> dict[str, type[Sampler]]:
+    """Find every sampler in `sbmc.samplers`: a file that is added there is found as well.
+
+    Returns:
+        The settings classes, by their names in lower case.
+
+    Example:
+        >>> sampler_classes()["hmc"].__name__
+        'HMC'
+    """
+    from sbmc import samplers
+    from sbmc.samplers.contract import Sampler
+
+    found: dict[str, type[Sampler]] = {}
+    for module in pkgutil.walk_packages(samplers.__path__, f"{samplers.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and issubclass(value, Sampler) and _is_concrete(value):
+                found[value.__name__.lower()] = value
+    known = [name for name in _ORDER if name in found]
+    return {name: found[name] for name in (*known, *sorted(set(found) - set(known)))}
+
+
+def _is_concrete(sampler: type[Sampler]) -> bool:
+    return bool(getattr(sampler, "summary", "")) and dataclasses.is_dataclass(sampler)
+
+
+def sampler_defaults(kind: str) -> dict[str, Any]:
     """The sampler's own defaults, read from the sampler so that they are written once.
 
     Args:
-        kind: `"hmc"`, `"smc"`, one of `STOCHASTIC_GRADIENT`; None for a method without a sampler.
+        kind: a key of `sampler_classes()`.
 
     Returns:
         Setting names to values.
     """
-    if kind is None:
-        return {}
-    from sbmc.samplers import HMC, SMC
-
-    if kind == "hmc":
-        return {f.name: f.default for f in dataclasses.fields(HMC)}
-    if kind in STOCHASTIC_GRADIENT:
-        fields = dataclasses.fields(_stochastic_gradient(kind))
-        return {_RENAMED.get(f.name, f.name): f.default for f in fields}
-    own = {f.name: f.default for f in dataclasses.fields(SMC) if f.name != "move"}
-    weights = {"island_weights": SMC.default_weights}
-    return {**own, **weights, "move": "hmc", **dict.fromkeys(_MOVE_SETTINGS)}
+    sampler = sampler_classes()[kind]
+    own = {_RENAMED.get(f.name, f.name): f.default for f in _fields(sampler)}
+    if "move" in own:
+        del own["move"]
+        weights = {"island_weights": sampler.default_weights}
+        own = {**own, **weights, "move": "hmc", **dict.fromkeys(_MOVE_SETTINGS)}
+    return own
 
 
 def build_sampler(kind: str, settings: Mapping[str, Any]) -> Sampler:
     """Make the sampler that the settings describe.
 
     Args:
-        kind: `"hmc"`, `"smc"` or one of `STOCHASTIC_GRADIENT`.
+        kind: a key of `sampler_classes()`.
         settings: resolved settings; those that are not the sampler's are passed over.
 
     Returns:
@@ -67,20 +94,19 @@ def build_sampler(kind: str, settings: Mapping[str, Any]) -> Sampler:
     Raises:
         BadInput: if the sampler, or SMC's move, refuses one.
     """
-    from sbmc.posterior import check_weighting
-    from sbmc.samplers import HMC, SMC
+    sampler = sampler_classes()[kind]
+    names = {f.name for f in _fields(sampler)}
+    given = {name: settings.get(_RENAMED.get(name, name)) for name in names - {"move"}}
+    if {"steps", "epochs"} <= names:
+        # Samplers have a default budget; a record says what it was.
+        said = given["steps"] is not None or given["epochs"] is not None
+        require(said, "steps", "given, or else `epochs`", None)
+    if "move" in names:
+        from sbmc.posterior import check_weighting
 
-    if kind == "hmc":
-        # HMC has a default budget; a record says what it was.
-        given = settings.get("steps") is not None or settings.get("epochs") is not None
-        require(given, "steps", "given, or else `epochs`", None)
-        return HMC(**_own(HMC, settings))
-    if kind in STOCHASTIC_GRADIENT:
-        renamed = {name: settings[given] for name, given in _RENAMED.items()}
-        sampler = _stochastic_gradient(kind)
-        return sampler(**_own(sampler, {**settings, **renamed}))
-    check_weighting(settings["island_weights"])
-    return SMC(**{**_own(SMC, settings), "move": build_move(settings)})
+        check_weighting(settings["island_weights"])
+        given["move"] = build_move(settings)
+    return sampler(**given)
 
 
 def build_move(settings: Mapping[str, Any]) -> Any:
@@ -95,27 +121,18 @@ def build_move(settings: Mapping[str, Any]) -> Any:
     Raises:
         BadInput: if there is no such move, or it has no such setting.
     """
-    from sbmc.samplers import HMC, MALA, PCN
-
-    kinds = dict(zip(MOVES, (HMC, MALA, PCN), strict=True))
     name = settings["move"]
-    if name not in kinds:
+    if name not in MOVES:
         raise BadInput(
             f"`move` must be one of {', '.join(MOVES)}, but got {name!r}.{nearest(name, MOVES)}"
         )
+    kernel: Any = sampler_classes()[name]
     given = {key: settings[key] for key in _MOVE_SETTINGS if settings.get(key) is not None}
-    known = {f.name for f in dataclasses.fields(kinds[name])}
+    known = {f.name for f in _fields(kernel)}
     for key in sorted(set(given) - known):
         require(False, key, f"left out with the move {name}", given[key])
-    return kinds[name](**given)
+    return kernel(**given)
 
 
-def _stochastic_gradient(kind: str) -> Any:
-    from sbmc import samplers
-
-    return getattr(samplers, kind.upper())
-
-
-def _own(sampler: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    names = {f.name for f in dataclasses.fields(sampler)}
-    return {name: value for name, value in settings.items() if name in names}
+def _fields(sampler: Any) -> tuple[dataclasses.Field, ...]:
+    return dataclasses.fields(sampler)

@@ -22,12 +22,23 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]
 
 STARTS = ("prior", "anchor", "ensemble")
+ANCHORS = ("map", "swa", "mc-dropout")
+COVARIANCES = ("linear", "laplace")
 
 # At the top level of every record, used or not, so that records of all methods can be compared.
 ALWAYS = ("s", "prior_variance", "particles", "islands", "steps", "leapfrog", "mutations")
 
 # Two ways to say one thing: naming one of them takes back what the preset says by the other.
-ALTERNATIVES = (("steps", "epochs"), ("leapfrog", "trajectory"))
+ALTERNATIVES = (
+    ("steps", "epochs"),
+    ("leapfrog", "trajectory"),
+    ("s", "factor_variance"),
+    ("s", "split"),
+    ("factor_variance", "split"),
+)
+# For a method that an experiment has no settings for: one training's worth of epochs, and what the
+# design recommends.
+UNPREPARED = {"s": 0.1, "epochs": 160, "start": "anchor", "posterior_temperature": 0.1}
 
 
 def resolve(
@@ -70,25 +81,54 @@ def resolve(
         **method.defaults(),
         **{k: v for k, v in experiment.settings.items() if k not in method.fixed},
         **experiment.training,
-        **experiment.presets.get(method.name, {}).get(preset, {}),
+        **_preset(experiment, method, preset),
         **method.fixed,
     }
     _require_known(given, settings, method)
     for pair in ALTERNATIVES:
-        named = [name for name in pair if given.get(name) is not None]
+        named = [name for name in pair if given.get(name) is not None and name in settings]
         if len(named) == 2:
             raise BadInput(
                 f"`{pair[0]}` must be left out when `{pair[1]}` is given, "
                 f"but got {given[pair[0]]!r} and {given[pair[1]]!r}."
             )
         if named:
-            settings[pair[0]] = settings[pair[1]] = None
+            settings.update({name: None for name in pair if name in settings})
     settings.update(given)
     settings = {name: check_setting(name, value) for name, value in settings.items()}
     for name, value in method.fixed.items():
         require(settings[name] == value, name, f"{value} for {method.name}", settings[name])
+    if settings["s"] is None:
+        other = settings.get("factor_variance") or settings.get("split")
+        require(other is not None, "s", _RULES["s"][1], None)
     method.validate(settings)
     return settings
+
+
+def _preset(experiment: Experiment, method: Method, preset: str) -> Settings:
+    prepared = experiment.presets.get(method.name)
+    if prepared is not None:
+        return dict(prepared.get(preset, {}))
+    known = {*method.uses, *method.defaults(), "start"} if method.sampler else set()
+    cold = {"posterior_temperature"} if method.name != "cold" else set()
+    return {k: v for k, v in UNPREPARED.items() if k in known - cold}
+
+
+def anchors_at_map(settings: Mapping[str, Any]) -> bool:
+    """Whether the prior needs a trained network.
+
+    At s = 1/2 and above it is not centred on the anchor; then nobody has to train one.
+
+    Args:
+        settings: resolved settings.
+
+    Returns:
+        True if an anchor has to be trained for the prior alone.
+    """
+    options = ("factor_variance", "split", "covariance", "anchor")
+    if any(settings.get(name) not in (None, "linear") for name in options):
+        return True
+    return settings["s"] is not None and settings["s"] < 0.5
 
 
 def _require_known(given: Mapping[str, Any], settings: Settings, method: Method) -> None:
@@ -125,7 +165,7 @@ def check_setting(name: str, value: Any) -> Any:
         require(name not in _REQUIRED, name, _RULES[name][1] if name in _RULES else "set", value)
         return None
     if name not in _RULES:  # `network`, or a setting whose rule is its sampler's own
-        return value
+        return _read_freely(value)
     parse, rule, holds = _RULES[name]
     try:
         parsed = parse(value)
@@ -133,6 +173,18 @@ def check_setting(name: str, value: Any) -> Any:
         raise BadInput(f"`{name}` must be {rule}, but got {value!r}.") from None
     require(holds(parsed), name, rule, value)
     return parsed
+
+
+def _read_freely(value: Any) -> Any:
+    """A number or a truth value where a text is one; the sampler has the rule."""
+    if not isinstance(value, str):
+        return value
+    for parse in (_parse_truth, _parse_count, parse_real):
+        try:
+            return parse(value)
+        except (ValueError, KeyError, OverflowError):
+            continue
+    return value
 
 
 def parse_real(value: Any) -> float:
@@ -238,15 +290,32 @@ _RULES: dict[str, _Rule] = {
     "waste_free": (_parse_truth, "true or false", lambda value: True),
     "pilot": (_parse_truth, "true or false", lambda value: True),
     "most_temperatures": _COUNT,
+    "factor_variance": _POSITIVE,
+    "split": (parse_real, "in (0, 1)", lambda value: 0 < value < 1),
+    "posterior_temperature": _POSITIVE,
+    "splitting": (_parse_truth, "true or false", lambda value: True),
+    "anchor": (str, f"one of {', '.join(ANCHORS)}", lambda value: value in ANCHORS),
+    "covariance": (str, f"one of {', '.join(COVARIANCES)}", lambda value: value in COVARIANCES),
     "start": (str, f"one of {', '.join(STARTS)}", lambda value: value in STARTS),
     "learning_rate": _POSITIVE,
+    "dropout": (parse_real, "in (0, 1)", lambda value: 0 < value < 1),
+    "swa_epochs": _COUNT,
+    "warmup_epochs": _COUNT,
+    "sgd_learning_rate": _POSITIVE,
+    "swa_learning_rate": _POSITIVE,
+    "momentum": _FRACTION,
+    "rank": _COUNT,
+    "warmup_draws": _COUNT,
+    "max_depth": _COUNT,
+    "target_accept": (parse_real, "in (0, 1)", lambda value: 0 < value < 1),
+    "low_rank": (_parse_truth, "true or false", lambda value: True),
     "batch_size": _COUNT,
     "max_epochs": _COUNT,
     "window": _COUNT,
     "patience": _COUNT,
 }
 
-_REQUIRED = ("s", "prior_variance", "particles", "islands", "start", "learning_rate", "batch_size")
+_REQUIRED = ("prior_variance", "particles", "islands", "start", "learning_rate", "batch_size")
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

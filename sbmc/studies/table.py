@@ -29,6 +29,8 @@ COLUMNS = (
 )
 SEEDS = range(5)
 MISSING = "–"
+# The word for the short table, beside the names of sections.
+HEADLINE = "headline"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,11 @@ class Pooled:
         if not any(name.startswith(start) for name in self.values):
             return self  # the records' own way
         values, errors = (
-            {name.removeprefix(start): value for name, value in each.items() if start in name}
+            {
+                name.removeprefix(start): value
+                for name, value in each.items()
+                if name.startswith(start)
+            }
             for each in (self.values, self.errors)
         )
         return replace(self, values=values, errors=errors)
@@ -173,7 +179,7 @@ def build_table(
     Args:
         experiment: whose table it is.
         records: the folder of all records.
-        sections: which parts of the table; all of them if not given.
+        sections: which parts of the table, `headline` for the short one; all if not given.
 
     Returns:
         For each row, a line of ours and, where the paper has one, a line of the paper's, in which
@@ -182,7 +188,11 @@ def build_table(
     """
     ensembles = _ensemble_seconds(experiment, records)
     lines = []
-    shown = [row for row in experiment.rows if sections is None or row.section in sections]
+    shown = [
+        row
+        for row in experiment.rows
+        if sections is None or row.section in sections or (row.headline and HEADLINE in sections)
+    ]
     for index, row in enumerate(shown):
         found = find_records(records, experiment, row)
         pooled = pool(found) if found else None
@@ -194,9 +204,49 @@ def build_table(
             paper = find_row(experiment.name, **row.paper)
             if paper:
                 lines.append(_paper_line(paper, "  paper", pooled))
-    for index, paper in enumerate(gold_standards(experiment.name)):
-        label = "paper: gold standard, not rerun"
+    rerun = [row.paper["epochs"] for row in experiment.rows if row.paper and "epochs" in row.paper]
+    quoted = [row for row in gold_standards(experiment.name) if row.epochs not in rerun]
+    for index, paper in enumerate(quoted):
+        label = "paper: HMC, long chain, not rerun"
         lines.append(_paper_line(paper, label, None, section=index == 0))
+    return lines
+
+
+def differences(experiment: Experiment, records: Path) -> list[str]:
+    """Say in words where ours is outside the tolerance of the paper's, and why.
+
+    Args:
+        experiment: whose table it is.
+        records: the folder of all records.
+
+    Returns:
+        A line for each row of which a cell is marked ✗, with the reason that the experiment gives.
+    """
+    lines = []
+    for row in experiment.rows:
+        paper = find_row(experiment.name, **row.paper) if row.paper else None
+        found = find_records(records, experiment, row)
+        if paper is None or not found:
+            continue
+        pooled = pool(found).weighted(row.weighting or "")
+        outside = [
+            f"{heading} {_number(pooled.values[metric], None, metric, digits)} "
+            f"against {_number(paper.values[metric], None, metric, digits)}"
+            for metric, heading, digits in COLUMNS
+            if metric in pooled.values
+            and metric in paper.values
+            and not within_tolerance(
+                metric,
+                pooled.values[metric],
+                paper.values[metric],
+                pooled.errors[metric],
+                paper.errors.get(metric, 0.0),
+            )
+        ]
+        if outside:
+            why = row.differs or "no reason is known"
+            name = f"{row.label}, P = {_islands(experiment, row)}"
+            lines.append(f"{name}: {', '.join(outside)}. Why: {why}")
     return lines
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sbmc.cli import main
 from sbmc.cli.run import parse_numbers
+from sbmc.studies.methods import METHODS
 from sbmc.studies.records import read_record
 
 ROOT = Path(__file__).parents[2]
@@ -204,12 +205,40 @@ def test_interruption_is_one_line_and_exit_code_130(sbmc, monkeypatch):
 def test_lists_have_a_line_each(sbmc):
     code, output, _ = sbmc("experiments")
     assert code == 0
-    assert [line.split()[0] for line in output.splitlines()] == ["digits", "mnist7"]
+    assert [line.split()[0] for line in output.splitlines()] == ["digits", "mnist7", "toy"]
     code, output, _ = sbmc("methods")
     assert code == 0
-    names = ["map", "de", "hmc", "s-hmc", "smc", "s-smc"]
-    names += ["sgld", "s-sgld", "sghmc", "s-sghmc", "ubu", "s-ubu"]
-    assert [line.split()[0] for line in output.splitlines()] == names
+    heading, *lines = output.splitlines()
+    assert "cost in epochs" in heading
+    assert [line.split()[0] for line in lines] == list(METHODS)
+    cost = heading.index("cost in epochs")
+    assert all(line[cost:].strip() for line in lines)
+
+
+def test_the_toy_study_prints_its_table_and_draws_its_picture(sbmc, tmp_path, monkeypatch):
+    from sbmc.studies import toy
+
+    def small(out, seed, **options):
+        few = {"draws": 12, "chains": 2, "scales": (1.0, 0.1), "temperatures": (1.0, 0.5)}
+        return run_toy(out, seed, **few, **options)
+
+    run_toy = toy.run_toy
+    monkeypatch.setattr(toy, "run_toy", small)
+    code, output, _ = sbmc("run", "toy", "--seeds", "0,1", "--out", tmp_path, "--quiet")
+    assert code == 0
+    assert output.count("IACT") >= 2
+    assert "IACT falls as s falls" in output
+    assert (tmp_path / "toy" / "toy.png").stat().st_size > 1000
+    assert len(list(tmp_path.rglob("record.json"))) == 2
+
+
+def test_the_figure_is_drawn_from_records_or_refused(sbmc, tmp_path):
+    code, _, errors = sbmc("figure", "mnist7", "--records", tmp_path)
+    assert code == 2
+    assert "`records`" in errors
+    code, _, errors = sbmc("figure", "digits", "--records", tmp_path)
+    assert code == 2
+    assert "`figure`" in errors
 
 
 def test_table_without_records_has_missing_cells_and_failing_claims(sbmc, tmp_path):

@@ -40,7 +40,7 @@ def test_gold_standards_are_those_of_the_s_ablation():
 
 def test_every_table_row_that_names_the_paper_finds_its_row():
     rows = [row for row in get_experiment("mnist7").rows if row.paper]
-    assert len(rows) == 21
+    assert len(rows) == 30
     for row in rows:
         assert row.paper is not None
         assert find_row("mnist7", **row.paper) is not None, row

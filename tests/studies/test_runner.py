@@ -9,8 +9,9 @@ from sbmc.studies import runner
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.methods import get_method
 from sbmc.studies.records import read_record
-from sbmc.studies.runner import Workshop, run_study
+from sbmc.studies.runner import run_study
 from sbmc.studies.settings import resolve
+from sbmc.studies.workshop import Workshop
 
 TINY = {"max_epochs": 3, "batch_size": 256}
 

@@ -1,0 +1,29 @@
+"""The MAP: one network."""
+
+from __future__ import annotations
+
+from sbmc.studies.methods.contract import Method, Outcome, training_cost
+from sbmc.studies.workshop import Context
+
+
+def run(context: Context) -> Outcome:
+    """Train the anchor, and make it a posterior of one."""
+    trained = context.anchor()
+    return Outcome(
+        trained.posterior(1),
+        cost=lambda islands: training_cost(trained.epochs, 1),
+        wall_seconds=trained.seconds,
+        details={"training": trained.summary()},
+    )
+
+
+METHODS = (
+    Method(
+        name="map",
+        label="MAP",
+        description="the network that maximises the posterior: no uncertainty but the softmax",
+        cost="one training (about 175 on mnist7)",
+        run=run,
+        fixed={"s": 0.0, "particles": 1, "islands": 1},
+    ),
+)

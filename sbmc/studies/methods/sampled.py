@@ -1,0 +1,141 @@
+"""Every sampler of `sbmc.samplers` as two methods: on the full posterior, and anchored (`s-`)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from sbmc.studies.methods.contract import Method, Outcome, Settings
+from sbmc.studies.samplers import build_sampler, sampler_classes, sampler_defaults
+from sbmc.studies.settings import anchors_at_map
+from sbmc.studies.workshop import Context, Trained
+
+# Options of the prior, as `fit` takes them; None leaves them out.
+PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")
+# Warnings that the record has in it, and that the command line says in its own words.
+_IN_THE_RECORD = (".*islands failed", "The population", "The evidence leaves")
+
+
+def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outcome:
+    """Train what the chains need, and run them.
+
+    Args:
+        context: settings, data, network.
+        kind: the sampler's name.
+        anchor_per_island: anchor each island at a network of its own, a member of an ensemble.
+
+    Returns:
+        The outcome.
+    """
+    import sbmc
+
+    settings = context.settings
+    start = settings["start"]
+    trained: list[Trained] = []
+    model: Any = context.network
+    options: dict[str, Any] = {
+        name: settings[name] for name in PRIOR_OPTIONS if settings.get(name) is not None
+    }
+    if anchor_per_island:
+        members = context.ensemble(settings["islands"])
+        trained.append(members)
+        options["anchors"] = list(members.models)
+        model = members.models[0]
+    elif anchors_at_map(settings) or start == "anchor":
+        trained.append(context.anchor(settings.get("anchor")))
+        model = trained[0].models[0]
+    begin: Any = start
+    if start == "ensemble":
+        members = context.ensemble(settings["particles"])
+        trained.append(members)
+        begin = members.models
+    anchor_epochs = sum(float(sum(item.member_epochs)) for item in trained)
+
+    with warnings.catch_warnings():
+        for words in _IN_THE_RECORD:
+            warnings.filterwarnings("ignore", message=words, category=RuntimeWarning)
+        posterior = sbmc.fit(
+            model,
+            context.data.train_and_validation,
+            s=settings["s"],
+            prior_variance=settings["prior_variance"],
+            sampler=build_sampler(kind, settings),
+            particles=settings["particles"],
+            islands=settings["islands"],
+            seed=context.seed,
+            start=begin,
+            island_weights=settings.get("island_weights"),
+            anchor_epochs=anchor_epochs,
+            progress=context.progress,
+            **options,
+        )
+
+    def cost(islands: int) -> dict[str, float | None]:
+        own = posterior if islands == settings["islands"] else posterior.first(islands)
+        # The first islands of several that have an anchor each need only their own.
+        before = anchor_epochs
+        if anchor_per_island:
+            before = float(sum(trained[0].member_epochs[:islands]))
+        chains = own.cost.epochs * settings["particles"] * islands
+        return {
+            "epochs": own.cost.epochs,
+            "forward_epochs": own.cost.forward_epochs,
+            "anchor_epochs": before,
+            "total_epochs": chains + before + own.cost.prior_epochs,
+        }
+
+    return Outcome(
+        posterior,
+        cost,
+        (posterior.cost.wall_seconds or 0.0) + sum(item.seconds for item in trained),
+        {"training": [item.summary() for item in trained], "fit": posterior.settings},
+    )
+
+
+def sampler_method(
+    kind: str, name: str, label: str, description: str, fixed: Settings, **more: Any
+) -> Method:
+    """A method that runs a sampler.
+
+    Args:
+        kind: the sampler's name.
+        name: the method's.
+        label: in tables.
+        description: one line.
+        fixed: settings that cannot be changed.
+        more: further fields of the method, or what differs from the usual.
+
+    Returns:
+        The method.
+    """
+    sampler = sampler_classes()[kind]
+    if sampler.default_start == "prior":  # SMC begins nowhere else
+        fixed = {"start": "prior", **fixed}
+    options = dict.fromkeys(("anchor", *PRIOR_OPTIONS))
+    defaults = {**options, **sampler_defaults(kind)}
+    shown = [each for each in ("steps", "leapfrog", "mutations") if each in defaults]
+    fields: Settings = {
+        "cost": sampler.cost,
+        "run": partial(sample, kind=kind),
+        "uses": ("s", "particles", "islands", *shown),
+        "own": defaults,
+        "check": partial(build_sampler, kind),
+        "sampler": kind,
+    }
+    return Method(
+        name=name, label=label, description=description, fixed=fixed, **{**fields, **more}
+    )
+
+
+def _both() -> Iterator[Method]:
+    for kind, sampler in sampler_classes().items():
+        title = sampler.__name__
+        about = f"{title}∥, full posterior: {sampler.summary}"
+        yield sampler_method(kind, kind, f"{title}∥", about, {"s": 1.0})
+        about = f"S-{title}∥: the same, with the prior anchored at the MAP and scaled by s"
+        yield sampler_method(kind, f"s-{kind}", f"S-{title}∥", about, {})
+
+
+METHODS = tuple(_both())
