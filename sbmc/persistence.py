@@ -48,6 +48,11 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "within": posterior.within.contiguous(),
         "log_evidence": posterior.log_evidence.contiguous(),
     }
+    if posterior.fitted_confidence is not None:
+        from sbmc.confidence import to_state
+
+        metadata["confidence"], more = to_state(posterior.fitted_confidence)
+        tensors |= more
     words = json.dumps(metadata)
     temporary = final.with_name(f".{final.name}.{os.getpid()}.part")
     try:
@@ -94,7 +99,7 @@ def load(
         "the one that the file was made with",
         Phrase("another structure, other frozen weights or other buffers"),
     )
-    return Posterior(
+    posterior = Posterior(
         network,
         space,
         family,
@@ -106,6 +111,13 @@ def load(
         within=tensors["within"],
         weighting=metadata["weighting"],
     )
+    if metadata.get("confidence") is not None:
+        from sbmc.confidence import from_state
+
+        confidence = from_state(metadata["confidence"], tensors)
+        confidence.bind(posterior._predict_classes, posterior.origin)
+        posterior.fitted_confidence = confidence
+    return posterior
 
 
 def fingerprint(model: nn.Module, space: ParameterSpace) -> str:

@@ -30,6 +30,7 @@ from sbmc.prediction import (
 from sbmc.progress import open_progress
 
 if TYPE_CHECKING:
+    from sbmc.confidence import Confidence
     from sbmc.training import Ensemble
 
 PARTICLES_AT_ONCE = 10
@@ -88,6 +89,7 @@ class Posterior:
         islands: one report per island, failed ones included.
         cost: what it took.
         settings: everything that decided the result, as plain values.
+        fitted_confidence: what `confidence` made, stored and loaded with the posterior; or None.
     """
 
     def __init__(
@@ -118,6 +120,8 @@ class Posterior:
         self.cost = cost
         self.settings = settings
         self._evaluator: tuple[Forward, SplitModel | None] | None = None
+        self._origin: tuple[Tensor, int, Tensor, str] | None = None
+        self.fitted_confidence: Confidence | None = None
 
     def __repr__(self) -> str:
         islands, particles, dim = self.positions.shape
@@ -132,6 +136,21 @@ class Posterior:
     def likelihood(self) -> Likelihood:
         """What predictions are made of."""
         return self._likelihood
+
+    @property
+    def origin(self) -> str:
+        """A digest of all that predictions depend on: by it a confidence knows its posterior."""
+        from sbmc.confidence.origin import origin_digest
+        from sbmc.persistence import fingerprint
+
+        version = 0 if self.positions.is_inference() else self.positions._version
+        kept = self._origin
+        if kept and kept[0] is self.positions and kept[1] == version and kept[2] is self.weights:
+            return kept[3]
+        rest = fingerprint(self._model, self._space)
+        digest = origin_digest(self.positions, self.weights, self._space, rest)
+        self._origin = (self.positions, version, self.weights, digest)
+        return digest
 
     @property
     def island_ess(self) -> float:
@@ -177,6 +196,7 @@ class Posterior:
         other.weighting = weighting
         other.weights = island_weights(self.log_evidence, self.within, weighting)
         other.settings = {**self.settings, "island_weights": weighting}
+        other.fitted_confidence = None  # it has learned the features of these weights
         return other
 
     def predict(
@@ -209,7 +229,40 @@ class Posterior:
                 done += count(batch)
                 bar.update(done)
         require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
-        return concatenate(parts)
+        whole = concatenate(parts)
+        return replace(whole, origin=self.origin) if isinstance(whole, Prediction) else whole
+
+    def confidence(
+        self, data: Any, ood: Any = None, *, threshold: float | str = "f1", seed: int = 0
+    ) -> Confidence:
+        """Learn when not to trust a prediction: a score, and a decision to answer or abstain.
+
+        Args:
+            data: `(inputs, labels)` in domain, best such that the model was not fitted to.
+            ood: out-of-domain inputs, or groups of them by name; None for incorrect ones alone.
+            threshold: a number from 0 to 1, or `"f1"`: the F1-optimal one, by cross-validation.
+            seed: of the meta-classifier.
+
+        Returns:
+            The confidence, also kept as `fitted_confidence` and stored by `save`.
+
+        Raises:
+            BadInput: regression, or data of one class only; see `sbmc.confidence.fit_confidence`.
+        """
+        from sbmc.confidence import fit_confidence
+
+        rule = "of a classification likelihood"
+        likelihood = Phrase(type(self._likelihood).__name__)
+        require(self._likelihood.classification, "posterior", rule, likelihood)
+        self.fitted_confidence = fit_confidence(
+            self._predict_classes, data, ood, threshold=threshold, seed=seed, origin=self.origin
+        )
+        return self.fitted_confidence
+
+    def _predict_classes(self, inputs: Any) -> Prediction:
+        prediction = self.predict(inputs)
+        assert isinstance(prediction, Prediction)
+        return prediction
 
     def first(self, islands: int) -> Posterior:
         """The posterior of the first islands alone: what a run with that many would have given."""

@@ -10,15 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, require
+from sbmc.checks import BadInput, Phrase, require
 
 # Far above the rounding of bfloat16, and far below what raw network outputs would give.
 _NORMALISED_WITHIN = 1e-2
+
+FEATURES = (
+    "max_probability",
+    "total",
+    "mean_max_probability",
+    "mean_margin",
+    "epistemic",
+    "variance_max_probability",
+    "variance_margin",
+)
+"""The paper's seven features of a prediction, in its order; the last three are zero for a point."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,22 +47,66 @@ class Prediction:
     agree, and at most the log of the number of classes. No part is ever negative; rounding that
     would make it so is cut off at zero.
 
+    How sure each particle is enters through p_i,max(x) = max_y p_i(y|x) and its margin Δ_i(x), the
+    difference of its two largest probabilities. Every particle has its own most probable class
+    here, as the paper's y* depends on θ; that of the mixture plays no part.
+
     Attributes:
         probs: `(examples, classes)`, float64, rows sum to 1.
         total: `(examples,)`.
         aleatoric: `(examples,)`, what more data would leave.
         epistemic: `(examples,)`, what more data would remove.
+        mean_max_probability: `(examples,)`, Σ_i w_i p_i,max; None if the particles are not known.
+        mean_margin: `(examples,)`, Σ_i w_i Δ_i; None likewise.
+        variance_max_probability: `(examples,)`, Σ_i w_i (p_i,max − its mean)²; None likewise.
+        variance_margin: `(examples,)`, Σ_i w_i (Δ_i − its mean)²; None likewise.
+        origin: digest of the posterior that predicted; None if that is not known.
     """
 
     probs: Tensor
     total: Tensor
     aleatoric: Tensor
     epistemic: Tensor
+    mean_max_probability: Tensor | None = None
+    mean_margin: Tensor | None = None
+    variance_max_probability: Tensor | None = None
+    variance_margin: Tensor | None = None
+    origin: str | None = None
 
     @property
     def labels(self) -> Tensor:
         """The most probable class of each example, `(examples,)`; the first one of equals."""
         return self.probs.argmax(dim=-1)
+
+    @property
+    def max_probability(self) -> Tensor:
+        """The probability of that class in the mixture, `(examples,)`."""
+        return self.probs.max(dim=-1).values
+
+    def features(self) -> Tensor:
+        """The paper's seven features of each example, from which its confidence is inferred.
+
+            p_max, H_tot, E[p_i,max], E[Δ_i], H_ep, Var[p_i,max], Var[Δ_i]
+
+        The last three measure disagreement between particles and are exactly zero for one particle.
+
+        Returns:
+            `(examples, 7)` float64, in the order of `FEATURES`.
+
+        Raises:
+            BadInput: if the prediction was not made from particles.
+
+        Example:
+            >>> one = torch.tensor([[[0.7, 0.2, 0.1]]], dtype=torch.float64).log()
+            >>> prediction = classification_prediction(one, torch.ones(1))
+            >>> [round(value, 3) for value in prediction.features()[0].tolist()]
+            [0.7, 0.802, 0.7, 0.5, 0.0, 0.0, 0.0]
+        """
+        columns = [getattr(self, name) for name in FEATURES]
+        missing = [name for name, column in zip(FEATURES, columns, strict=True) if column is None]
+        rule = "made from particles, by `predict` or `classification_prediction`, to have features"
+        require(not missing, "prediction", rule, Phrase(f"one without {', '.join(missing)}"))
+        return torch.stack([column.double() for column in columns], dim=1)
 
     def __len__(self) -> int:
         return len(self.probs)
@@ -131,8 +186,21 @@ def classification_prediction(log_probs: Tensor, weights: Tensor) -> Prediction:
     particle_probs = log_probs.exp()
     probs = (weights * particle_probs).sum(dim=0)
     total = _entropy(probs)
-    aleatoric = (weights.squeeze(-1) * _entropy(particle_probs)).sum(dim=0)
-    return Prediction(probs, total, aleatoric, (total - aleatoric).clamp(min=0.0))
+    weights = weights.squeeze(-1)
+    aleatoric = (weights * _entropy(particle_probs)).sum(dim=0)
+    largest, margin = _largest_and_margin(particle_probs)
+    mean_largest, variance_largest = _weighted_moments(largest, weights)
+    mean_margin, variance_margin = _weighted_moments(margin, weights)
+    return Prediction(
+        probs,
+        total,
+        aleatoric,
+        (total - aleatoric).clamp(min=0.0),
+        mean_max_probability=mean_largest,
+        mean_margin=mean_margin,
+        variance_max_probability=variance_largest,
+        variance_margin=variance_margin,
+    )
 
 
 def regression_prediction(
@@ -195,17 +263,42 @@ def concatenate(predictions: Iterable[AnyPrediction]) -> AnyPrediction:
         predictions: at least one, all of the same kind.
 
     Returns:
-        One prediction for all examples, in the order given.
+        One prediction for all examples, in the order given. A part that one of the batches lacks is
+        None.
 
     Raises:
-        BadInput: if there is none, or they are of different kinds.
+        BadInput: if there is none, or they are of different kinds or of different posteriors.
     """
     batches = list(predictions)
     require(len(batches) > 0, "predictions", "at least one prediction", batches)
     kind = type(batches[0])
     kinds = sorted({type(batch).__name__ for batch in batches})
     require(len(kinds) == 1, "predictions", "all of one kind", kinds)
-    return kind(*(torch.cat([getattr(b, field.name) for b in batches]) for field in fields(kind)))
+    return kind(
+        *(_joined(field.name, [getattr(b, field.name) for b in batches]) for field in fields(kind))
+    )
+
+
+def _joined(name: str, parts: list[Any]) -> Any:
+    if name == "origin":
+        require(len(set(parts)) == 1, "predictions", "all of one posterior", Phrase("several"))
+        return parts[0]
+    return None if any(part is None for part in parts) else torch.cat(parts)
+
+
+def _largest_and_margin(probs: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest probability over classes, and what it has over the second largest."""
+    if probs.shape[-1] == 1:
+        return probs[..., 0], probs[..., 0]  # a class that is not there has probability zero
+    top = probs.topk(2, dim=-1).values
+    return top[..., 0], top[..., 0] - top[..., 1]
+
+
+def _weighted_moments(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance over the first axis; the variance of one particle is exactly zero."""
+    mean = (weights * values).sum(dim=0)
+    # Around the mean, not as a difference of squares: never negative, nor rounded away from zero.
+    return mean, (weights * (values - mean).square()).sum(dim=0)
 
 
 def _entropy(probs: Tensor) -> Tensor:

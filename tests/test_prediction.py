@@ -1,6 +1,7 @@
 """The entropy split, the regression mixture, and batches that add up to the whole."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from scipy.stats import entropy as scipy_entropy
 
 from sbmc.checks import BadInput
 from sbmc.prediction import (
+    FEATURES,
     Prediction,
     classification_prediction,
     concatenate,
@@ -224,6 +226,104 @@ def test_repr_and_len_are_small():
     assert repr(regression_prediction(torch.zeros(2, 4), equal_weights(2), 1.0)) == (
         "RegressionPrediction(examples=4, outputs=1)"
     )
+
+
+# The seven features.
+
+
+def features_by_hand(log_probs, weights, of_mixture=False):
+    """Particle by particle. The flag plants a bug: margins at the y* of the mixture."""
+    each, weights = log_probs.exp().tolist(), weights.tolist()
+    rows = []
+    for example in zip(*each, strict=True):
+        mixture = [
+            sum(w * p for w, p in zip(weights, column, strict=True))
+            for column in zip(*example, strict=True)
+        ]
+        top, margins = [], []
+        for probs in example:
+            best = mixture.index(max(mixture)) if of_mixture else probs.index(max(probs))
+            top.append(probs[best])
+            margins.append(probs[best] - max(p for y, p in enumerate(probs) if y != best))
+        mean = [
+            sum(w * v for w, v in zip(weights, values, strict=True)) for values in (top, margins)
+        ]
+        variance = [
+            sum(w * (v - m) ** 2 for w, v in zip(weights, values, strict=True))
+            for values, m in zip((top, margins), mean, strict=True)
+        ]
+        total = -sum(p * math.log(p) for p in mixture)
+        aleatoric = sum(
+            w * -sum(p * math.log(p) for p in probs)
+            for w, probs in zip(weights, example, strict=True)
+        )
+        rows.append([max(mixture), total, *mean, total - aleatoric, *variance])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def test_features_are_those_of_the_paper_in_its_order():
+    log_probs, weights = random_log_probs(), random_weights()
+    features = classification_prediction(log_probs, weights).features()
+    assert features.dtype == torch.float64
+    assert features.shape == (23, len(FEATURES)) == (23, 7)
+    expected = features_by_hand(log_probs, weights)
+    torch.testing.assert_close(features, expected, rtol=0, atol=1e-12)
+    assert FEATURES[4:] == ("epistemic", "variance_max_probability", "variance_margin")
+    # A planted bug is seen: a margin at the most probable class of the mixture, not the particle's.
+    planted = features_by_hand(log_probs, weights, of_mixture=True)
+    assert (features - planted).abs().max() > 0.1
+
+
+def test_particles_that_disagree_are_each_sure_of_their_own_class():
+    log_probs = torch.tensor([[[0.0, -INF]], [[-INF, 0.0]]])
+    features = classification_prediction(log_probs, equal_weights(2)).features()[0].tolist()
+    expected = [0.5, math.log(2), 1.0, 1.0, math.log(2), 0.0, 0.0]
+    assert features == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_point_estimate_has_three_features_of_exactly_zero(dtype):
+    one = random_log_probs(1, 500, 8, dtype=dtype)
+    alone = classification_prediction(one, torch.tensor([1.0])).features()
+    assert (alone[:, 4:] == 0.0).all()
+    assert torch.equal(alone[:, 0], alone[:, 2])
+    # The same with a second particle of no weight, which may be broken.
+    both = torch.cat([one, torch.full_like(one, NAN)])
+    assert torch.equal(classification_prediction(both, torch.tensor([1.0, 0.0])).features(), alone)
+
+
+def test_one_class_has_all_the_margin():
+    features = classification_prediction(torch.zeros(3, 2, 1), equal_weights(3)).features()
+    torch.testing.assert_close(features[:, 3], torch.ones(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_features_of_batches_add_up_to_the_whole(size):
+    log_probs, weights = random_log_probs(), random_weights()
+    whole = classification_prediction(log_probs, weights).features()
+    joined = concatenate(
+        classification_prediction(part, weights) for part in log_probs.split(size, dim=1)
+    )
+    torch.testing.assert_close(joined.features(), whole, rtol=0, atol=1e-14)
+
+
+def test_a_prediction_without_particles_has_no_features():
+    probs, entropy = torch.full((2, 2), 0.5), torch.full((2,), math.log(2))
+    bare = Prediction(probs, entropy, entropy, torch.zeros(2))
+    message = "made from particles, .* but got one without mean_max_probability, mean_margin, "
+    with pytest.raises(BadInput, match=message):
+        bare.features()
+    made = classification_prediction(probs.double().log().unsqueeze(0), equal_weights(1))
+    with pytest.raises(BadInput, match="made from particles"):
+        concatenate([bare, made]).features()
+
+
+def test_predictions_of_two_posteriors_are_not_joined():
+    parts = [classification_prediction(random_log_probs(), random_weights()) for _ in range(2)]
+    named = [replace(part, origin=name) for part, name in zip(parts, "ab", strict=True)]
+    assert concatenate([named[0], named[0]]).origin == "a"
+    with pytest.raises(BadInput, match="`predictions` must be all of one posterior"):
+        concatenate(named)
 
 
 # Regression.

@@ -114,6 +114,13 @@ def run_command(
         Path | None, typer.Option(help="Where to look for data first; then $SBMC_DATA.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    confidence: Annotated[
+        bool,
+        typer.Option("--confidence", help="Also train and test the classifier that says abstain."),
+    ] = False,
+    save_posterior: Annotated[
+        bool, typer.Option("--save-posterior", help="Write the posterior beside the record.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Run even if the record is there.")
     ] = False,
@@ -157,6 +164,8 @@ def run_command(
         out=out,
         data_dir=data_dir,
         force=force,
+        confidence=confidence,
+        save_posterior=save_posterior,
         debug=debug,
         quiet=quiet,
     )

@@ -29,6 +29,8 @@ class Request:
         out: folder of the records.
         data_dir: where to look first for data.
         force: run even if the record is there.
+        confidence: train and test the meta-classifier too.
+        save_posterior: write the posterior beside the record.
         debug: let unexpected errors through.
         quiet: show results only.
     """
@@ -40,6 +42,8 @@ class Request:
     out: Path
     data_dir: Path | None = None
     force: bool = False
+    confidence: bool = False
+    save_posterior: bool = False
     debug: bool = False
     quiet: bool = False
 
@@ -185,6 +189,8 @@ def run(request: Request) -> int:
                 request.out,
                 also_islands=also,
                 force=request.force,
+                confidence=request.confidence,
+                save_posterior=request.save_posterior,
                 workshop=workshop,
                 debug=request.debug,
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import BadInput, require
 from sbmc.log import logger
+from sbmc.studies.confidence import has_confidence, with_confidence
 from sbmc.studies.experiments import Experiment
 from sbmc.studies.methods import Method, Outcome
 from sbmc.studies.records import (
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from sbmc.datasets import DataBundle
     from sbmc.posterior import Posterior
     from sbmc.prediction import Prediction
+
+POSTERIOR = "posterior.sbmc"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ def run_study(
     *,
     also_islands: Sequence[int] = (),
     force: bool = False,
+    confidence: bool = False,
+    save_posterior: bool = False,
     workshop: Workshop | None = None,
     debug: bool = False,
 ) -> Run:
@@ -72,6 +77,9 @@ def run_study(
         out: the folder of all records.
         also_islands: write records of the first that many islands of this run as well.
         force: run even if a completed record is there.
+        confidence: also train and test the meta-classifier. A record without it is completed from
+            a saved posterior, or else run again.
+        save_posterior: write the posterior beside the record.
         workshop: shared with other runs of this process.
         debug: let an unexpected error through, after its record is written.
 
@@ -89,11 +97,21 @@ def run_study(
     wanted = {k: {**settings, "islands": k} for k in (settings["islands"], *prefixes)}
     found = {k: _find(out, experiment.name, method.name, s, seed) for k, s in wanted.items()}
     path = _path(out, experiment.name, method.name, settings, seed)
+    workshop = workshop or Workshop()
+    saved = path.parent / POSTERIOR
     if not force and all(found.values()):
         old = {k: record for k, record in found.items() if record is not None}
-        return Run(old.pop(settings["islands"]), path, old, reused=True)
+        lacking = confidence and not all(map(has_confidence, old.values()))
+        if not lacking and (saved.exists() or not save_posterior):
+            return Run(old.pop(settings["islands"]), path, old, reused=True)
+        if lacking and saved.exists():
+            from sbmc.persistence import load
 
-    workshop = workshop or Workshop()
+            context = _prepare(experiment, settings, seed, workshop)
+            posterior = load(saved, context.network)
+            done = {k: _add_confidence(r, posterior, context, out) for k, r in old.items()}
+            return Run(done.pop(settings["islands"]), path, done, reused=False)
+
     # Whatever the user could mend (missing data, a bad setting) is refused before the run begins,
     # and leaves no record: there has been no run.
     context = _prepare(experiment, settings, seed, workshop)
@@ -114,17 +132,32 @@ def run_study(
         if debug:
             raise
         return Run(record, path, {}, reused=False)
-    for islands, record in records.items():
+    for islands, record in list(records.items()):
         old_record = found[islands]
         measured = old_record is not None and old_record.derived_from is None
         if record.derived_from and measured and not force:
-            continue  # a run of its own knows its wall time: keep it
-        write_record(out, record)
+            assert old_record is not None
+            record = records[islands] = old_record  # a run of its own knows its wall time: keep it
+        else:
+            write_record(out, record)
+        if confidence:
+            records[islands] = _add_confidence(record, outcome.posterior, context, out)
+    if save_posterior:
+        outcome.posterior.save(saved)
     from sbmc.figures.sure_unsure import write_examples
 
     write_examples(path.parent, outcome.posterior, context.data)
     own = records.pop(settings["islands"])
     return Run(own, path, records, reused=False)
+
+
+def _add_confidence(record: Record, posterior: Posterior, context: Context, out: Path) -> Record:
+    islands = record.settings["islands"]
+    own = posterior if islands == len(posterior.islands) else posterior.first(islands)
+    folder = record_path(out, record.experiment, record.method, record.hash, record.seed).parent
+    record = with_confidence(record, own, context, folder)
+    write_record(out, record)
+    return record
 
 
 def _prepare(experiment: Experiment, settings: Settings, seed: int, workshop: Workshop) -> Context:

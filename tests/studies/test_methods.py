@@ -12,7 +12,7 @@ from sbmc.studies.methods import METHODS, Method, get_method, get_methods
 from sbmc.studies.runner import run_study
 from sbmc.studies.samplers import sampler_classes
 from sbmc.studies.settings import resolve
-from sbmc.studies.workshop import Workshop
+from sbmc.studies.workshop import Context, Workshop
 
 # The rows of the paper's Table 1, and what the design promises besides.
 PROMISED = (
@@ -157,3 +157,40 @@ def test_naming_a_factor_takes_back_s():
     settings = resolve(experiment, method, "paper", {"factor_variance": "0.2"})
     assert settings["s"] is None
     assert settings["factor_variance"] == 0.2
+
+
+def quiet():
+    return Workshop(progress=False)
+
+
+def quick_baseline(context, method, whole=Context.baseline):
+    """An anchor's own training takes its preset's epochs, which here would be long."""
+    own = whole(context, method)
+    return {**own, "epochs": 3, "warmup_epochs": 1} if "epochs" in own else own
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"anchor": "swa"},
+        {"anchor": "mc-dropout"},
+        {"factor_variance": 0.1},
+        {"covariance": "laplace"},
+        {"split": 0.2},
+        {"posterior_temperature": 0.5},
+    ],
+    ids=lambda options: next(iter(options)) + "-" + str(next(iter(options.values()))),
+)
+def test_every_option_of_the_prior_runs_and_is_recorded(options, tmp_path, monkeypatch):
+    experiment, method = get_experiment("digits"), get_method("s-hmc")
+    small = {**tiny(method, experiment), **options}
+    settings = resolve(experiment, method, "paper", small)
+    monkeypatch.setattr(Context, "baseline", quick_baseline)
+    run = run_study(experiment, method, settings, 0, tmp_path, workshop=quiet(), debug=True)
+    assert run.record.outcome == "completed"
+    name, value = next(iter(options.items()))
+    assert run.record.settings[name] == value
+    settings = resolve(experiment, method, "paper", tiny(method, experiment))
+    plain = run_study(experiment, method, settings, 0, tmp_path, workshop=quiet())
+    assert plain.record.hash != run.record.hash
+    assert plain.record.metrics["nll"] != run.record.metrics["nll"]

@@ -1,0 +1,101 @@
+"""Answer or abstain: the two-level estimator, and risk against coverage.
+
+Everywhere, `score` is the probability that an input is incorrect or out of domain, an input is
+answered where its score is **below** the threshold, and `wrong` says what the model's own answer
+would have been worth. Every out-of-domain input counts as wrong: no label of the model fits it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sbmc.checks import require
+
+
+class RiskCoverage(NamedTuple):
+    """Share of wrong answers among the inputs answered, as more of them are answered."""
+
+    coverage: np.ndarray  # (distinct scores,), rising to 1
+    risk: np.ndarray  # (distinct scores,)
+    area: float  # mean risk over all numbers of answered inputs, 1 to n
+
+
+def two_level_accuracy(score: Any, wrong: Any, thresholds: Any) -> np.ndarray:
+    """Share of right decisions of "answer or abstain", for each threshold.
+
+        1/n Σ_i 1[score_i < t] 1[right_i] + 1[score_i ≥ t] 1[wrong_i]
+
+    An abstention is right when the model would have been wrong (paper, section 3). This is the
+    accuracy of the meta-classifier at that threshold.
+
+    Args:
+        score: `(examples,)`.
+        wrong: `(examples,)` booleans.
+        thresholds: `(thresholds,)`, in any order.
+
+    Returns:
+        `(thresholds,)` fractions.
+
+    Raises:
+        BadInput: if shapes differ, there is no example, or a score is NaN.
+
+    Example:
+        >>> two_level_accuracy([0.1, 0.6, 0.9], [False, False, True], [0.0, 0.5, 0.7, 1.0])
+        array([0.33333333, 0.66666667, 1.        , 0.66666667])
+    """
+    score, wrong = checked_scores(score, wrong)
+    order = np.argsort(score, kind="stable")
+    wrong_so_far = np.concatenate([[0], np.cumsum(wrong[order])])
+    answered = np.searchsorted(score[order], np.asarray(thresholds, dtype=float), side="left")
+    right_answers = answered - wrong_so_far[answered]
+    right_abstentions = wrong_so_far[-1] - wrong_so_far[answered]
+    return (right_answers + right_abstentions) / len(score)
+
+
+def risk_coverage(score: Any, wrong: Any) -> RiskCoverage:
+    """The risk-coverage curve and the area under it (AURC).
+
+    Inputs are answered in the order of their scores, the surest first: with w_(i) the i-th of them,
+
+        coverage k/n,   risk_k = 1/k Σ_{i≤k} w_(i),   area = 1/n Σ_k risk_k
+
+    Inputs of one score can only be answered together. The curve has a point for each distinct
+    score; the area takes the expectation over the order of equals, so it does not depend on how
+    the inputs were sorted.
+
+    Args:
+        score: `(examples,)`.
+        wrong: `(examples,)` booleans.
+
+    Returns:
+        The curve and its area; a random score has the share of wrong inputs as its area.
+
+    Raises:
+        BadInput: as for `two_level_accuracy`.
+
+    Example:
+        >>> curve = risk_coverage([0.1, 0.2, 0.2, 0.9], [False, True, False, True])
+        >>> curve.coverage.tolist(), curve.risk.round(2).tolist(), round(curve.area, 4)
+        ([0.25, 0.75, 1.0], [0.0, 0.33, 0.5], 0.2708)
+    """
+    score, wrong = checked_scores(score, wrong)
+    _, block, sizes = np.unique(score, return_inverse=True, return_counts=True)
+    last = np.cumsum(sizes)
+    wrong_at_last = np.cumsum(np.bincount(block, weights=wrong))
+    counts = np.arange(1, len(score) + 1)
+    expected = np.interp(counts, np.r_[0, last], np.r_[0.0, wrong_at_last])
+    return RiskCoverage(last / len(score), wrong_at_last / last, float((expected / counts).mean()))
+
+
+def checked_scores(score: Any, wrong: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Scores as float64 and outcomes as booleans, both `(examples,)`, or a refusal."""
+    score, wrong = np.asarray(score, dtype=np.float64), np.asarray(wrong)
+    good = score.ndim == 1 and len(score) > 0
+    require(good, "score", "of shape (examples,), with at least one", score.shape)
+    require(bool(np.isfinite(score).all()), "score", "finite", score[~np.isfinite(score)][:1])
+    rule = f"of the shape of the scores, {score.shape}"
+    require(wrong.shape == score.shape, "wrong", rule, wrong.shape)
+    require(bool(np.isin(wrong, (0, 1)).all()), "wrong", "true or false", wrong.dtype)
+    return score, wrong.astype(bool)

@@ -1,0 +1,59 @@
+"""What an evaluation leaves behind: flat metrics for a record, small arrays for its figures."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sbmc.checks import require
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConfidenceReport:
+    """Metrics and curves of the confidence meta-classifier for one posterior and one protocol.
+
+    Attributes:
+        protocol: `"paper"` or `"clean"`.
+        metrics: flat, with dotted names.
+        arrays: small ones for figures, with dotted names.
+    """
+
+    protocol: str
+    metrics: dict[str, float]
+    arrays: dict[str, np.ndarray]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the arrays as one `.npz`, whole or not at all.
+
+        Args:
+            path: ends in `.npz`; its folder exists.
+
+        Returns:
+            The path.
+
+        Raises:
+            BadInput: another ending, or no such folder.
+        """
+        final = Path(path)
+        require(final.suffix == ".npz", "path", "one that ends in .npz", str(path))
+        require(final.parent.is_dir(), "path", "in an existing folder", str(path))
+        unfinished = final.with_name(f".{final.stem}.{os.getpid()}.npz")
+        try:
+            np.savez_compressed(unfinished, **self.arrays)  # type: ignore[arg-type]
+            unfinished.replace(final)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return final
+
+    def __repr__(self) -> str:
+        return f"ConfidenceReport({self.protocol!r}, metrics={len(self.metrics)})"
+
+
+def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """Read the arrays that `ConfidenceReport.save` wrote."""
+    require(Path(path).is_file(), "path", "an existing file", str(path))
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

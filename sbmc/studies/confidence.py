@@ -1,0 +1,62 @@
+"""Adds what the meta-classifier makes of a posterior to a record, in both protocols."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sbmc.studies.records import Record
+
+if TYPE_CHECKING:
+    from sbmc.posterior import Posterior
+    from sbmc.studies.workshop import Context
+
+PROTOCOLS = ("paper", "clean")
+# A metric that every record has which this module has been at.
+WITNESS = "confidence.default.auc_roc"
+
+
+def has_confidence(record: Record | None) -> bool:
+    """Whether a record has the metrics of the meta-classifier in it."""
+    return record is not None and WITNESS in record.metrics
+
+
+def arrays_file(folder: Path, protocol: str) -> Path:
+    """Where the arrays of a protocol stand, which figures are drawn from."""
+    return folder / f"confidence-{protocol}.npz"
+
+
+def with_confidence(record: Record, posterior: Posterior, context: Context, folder: Path) -> Record:
+    """Train and test the meta-classifier in both protocols.
+
+    Args:
+        record: of the run.
+        posterior: its ensemble.
+        context: whose data sets are split.
+        folder: the record's, to which the arrays are written.
+
+    Returns:
+        The record with `confidence.` and `ood.` among its metrics.
+    """
+    from sbmc.confidence import evaluate
+    from sbmc.datasets.confidence_sets import confidence_sets
+    from sbmc.prediction import Prediction
+
+    workshop, name = context.workshop, context.experiment.dataset
+
+    def predict(inputs: Any) -> Prediction:
+        prediction = posterior.predict(inputs)
+        assert isinstance(prediction, Prediction)  # all studies so far are classifications
+        return prediction
+
+    metrics = dict(record.metrics)
+    folder.mkdir(parents=True, exist_ok=True)
+    for protocol in PROTOCOLS:
+        make = partial(confidence_sets, name, protocol, workshop.data_dir, context.seed)
+        sets = workshop.keep(("confidence", name, protocol, context.seed), make)
+        report = evaluate(predict, sets, protocol, seed=context.seed)
+        metrics |= report.metrics
+        report.save(arrays_file(folder, protocol))
+    return replace(record, metrics=metrics)
