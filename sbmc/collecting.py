@@ -58,6 +58,7 @@ def collect(
     anchor_epochs: float,
     seconds: float,
     settings: dict[str, Any],
+    power: float = 1.0,
 ) -> Posterior:
     """Put the islands that completed together.
 
@@ -68,15 +69,17 @@ def collect(
         anchor_epochs: what the anchors cost.
         seconds: what the run took.
         settings: of `fit`; a pilot's and a curved prior's epochs among them.
+        power: of the likelihood in the target.
 
     Returns:
         The posterior, in the model's own coordinates.
     """
     kept = [island for island in results if island.positions is not None]
+    own = [priors[island.report.index % len(priors)] for island in kept]
     positions = torch.stack(
         [
-            priors[island.report.index % len(priors)].to_parameters(island.positions)
-            for island in kept
+            prior.to_parameters(island.positions)
+            for prior, island in zip(own, kept, strict=True)
             if island.positions is not None
         ]
     )
@@ -88,7 +91,7 @@ def collect(
     each = spent / len(results), forward / len(results)
     weighted = [island.weights for island in kept if island.weights is not None]
     logger.debug("%d islands in %.1f s", len(results), seconds)
-    return Posterior(
+    posterior = Posterior(
         *subject,
         positions,
         log_evidence=torch.tensor(
@@ -100,6 +103,8 @@ def collect(
         within=torch.stack(weighted) if weighted else None,
         weighting=settings["island_weights"],
     )
+    posterior.priors, posterior.power = own, power
+    return posterior
 
 
 def report_failures(results: list[Island], throw: bool) -> None:

@@ -187,7 +187,7 @@ def fit(
     )
     seconds = time.perf_counter() - began
     report_failures(results, throw)
-    posterior = collect(results, priors, subject, anchor_cost, seconds, settings)
+    posterior = collect(results, priors, subject, anchor_cost, seconds, settings, scheme.power)
     warn_of_collapse(posterior)
     return posterior
 

@@ -31,6 +31,7 @@ from sbmc.progress import open_progress
 
 if TYPE_CHECKING:
     from sbmc.confidence import Confidence
+    from sbmc.prior import AnchoredPrior
     from sbmc.training import Ensemble
 
 PARTICLES_AT_ONCE = 10
@@ -122,6 +123,9 @@ class Posterior:
         self._evaluator: tuple[Forward, SplitModel | None] | None = None
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: Confidence | None = None
+        # Set by `fit`, for the diagnostics of the target's density; not saved.
+        self.priors: list[AnchoredPrior] | None = None
+        self.power = 1.0
 
     def __repr__(self) -> str:
         islands, particles, dim = self.positions.shape
@@ -293,7 +297,7 @@ class Posterior:
             wall_seconds=None,
             prior_epochs=curvature,
         )
-        return Posterior(
+        smaller = Posterior(
             self._model,
             self._space,
             self._likelihood,
@@ -305,6 +309,9 @@ class Posterior:
             within=self.within[:kept],
             weighting=self.weighting,
         )
+        smaller.priors = None if self.priors is None else self.priors[:kept]
+        smaller.power = self.power
+        return smaller
 
     def to_arviz(self, *, draws: int | None = None) -> Any:
         """The posterior as `arviz.InferenceData`; needs the extra `pip install 'sbmc[arviz]'`.

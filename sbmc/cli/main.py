@@ -202,13 +202,19 @@ def table_command(
         list[Path] | None,
         typer.Option(help="Put the table into this Markdown page, between its marks; repeatable."),
     ] = None,
+    confidence: Annotated[
+        bool,
+        typer.Option("--confidence", help="The tables of the classifier that says abstain."),
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Set our results beside the paper's, from the stored records."""
-    from sbmc.cli.table import show_table, write_table
+    from sbmc.cli.table import show_confidence, show_table, write_table
 
     if write:
-        write_table(experiment, records, write)
+        write_table(experiment, records, write, confidence=confidence)
+    elif confidence:
+        show_confidence(experiment, records, style)
     else:
         show_table(experiment, records, style)
 
@@ -216,22 +222,31 @@ def table_command(
 @app.command("figure")
 def figure_command(
     experiment: Annotated[str, typer.Argument(help="Whose figure; see `sbmc experiments`.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="epochs: what a budget buys; or, of runs made with --confidence: roc, "
+            "thresholds, confusion, risk-coverage, reliability, entropies, spider."
+        ),
+    ] = "epochs",
+    methods: Annotated[
+        Text, typer.Option(help="Show these only, with commas.", show_default=False)
+    ] = None,
+    protocol: Annotated[
+        Text, typer.Option(help="paper (default) or clean.", show_default=False)
+    ] = None,
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
         "experiments/records"
     ),
     out: Annotated[
-        Path | None, typer.Option(help="The PNG file; EXPERIMENT_epochs.png if not given.")
+        Path | None, typer.Option(help="The PNG file; EXPERIMENT_NAME.png if not given.")
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Draw what a budget of epochs buys, from the stored records."""
-    from sbmc.checks import require
-    from sbmc.figures.epochs import draw_file
-    from sbmc.studies.experiments import get_experiment
+    """Draw one of an experiment's figures, from the stored records."""
+    from sbmc.cli.figure import draw_figure
 
-    study = get_experiment(experiment)
-    require(records.is_dir(), "records", "a folder of records", str(records))
-    print(f"Picture: {draw_file(study, records, out or Path(f'{experiment}_epochs.png'))}")
+    draw_figure(experiment, name, records, out=out, protocol=protocol, methods=methods)
 
 
 def _list(lines: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.show import print_wide
+from sbmc.studies import confidence_table
 from sbmc.studies.claims import CLAIMS, HEADLINE, SHORTFALLS, check_claim
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.table import (
@@ -21,22 +22,26 @@ from sbmc.studies.table import (
 FORMATS = ("text", "markdown")
 
 
-def write_table(experiment: str, records: Path, pages: Sequence[Path]) -> None:
+def write_table(
+    experiment: str, records: Path, pages: Sequence[Path], *, confidence: bool = False
+) -> None:
     """Put an experiment's tables into Markdown pages, between their marks.
 
     Args:
         experiment: the experiment's name.
         records: the folder of all records.
         pages: the files.
+        confidence: those of the meta-classifier.
 
     Raises:
         BadInput: if one of them is refused.
     """
     study = get_experiment(experiment)
     require(records.is_dir(), "records", "a folder of records", str(records))
+    written = confidence_table.write_confidence if confidence else write_tables
     for page in pages:
         require(page.is_file(), "write", "an existing file", str(page))
-        page.write_text(write_tables(page.read_text("utf-8"), study, records), "utf-8")
+        page.write_text(written(page.read_text("utf-8"), study, records), "utf-8")
         print(f"{page}: tables of {experiment} written")
 
 
@@ -72,3 +77,33 @@ def show_table(experiment: str, records: Path, style: str) -> None:
             print(f"  {'✓' if verdict.holds else '✗'} {verdict.statement}: {verdict.evidence}")
             if not verdict.holds and claim.name in SHORTFALLS:
                 print(f"    why: {SHORTFALLS[claim.name]}")
+
+
+def show_confidence(experiment: str, records: Path, style: str) -> None:
+    """Print the tables of the meta-classifier, in both protocols.
+
+    Args:
+        experiment: the experiment's name.
+        records: the folder of all records.
+        style: `"text"` or `"markdown"`.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    study = get_experiment(experiment)
+    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    if style == "markdown":
+        print(confidence_table.markdown(study, records))
+        return
+    for protocol, kind in confidence_table.chosen_tables():
+        lines = confidence_table.build_confidence(study, records, protocol, kind)
+        title = confidence_table.table_title(protocol, kind)
+        print_wide(confidence_table.render(title, lines, kind))
+    print(confidence_table.FOOTNOTE)
+    for protocol in confidence_table.PROTOCOLS:
+        claims = confidence_table.claim_lines(study, records, protocol)
+        if claims:
+            print(f"\nClaims, checked on these records, {protocol} protocol:")
+            for line in claims:
+                print(f"  {line}")

@@ -30,7 +30,7 @@ def diagnose(
     *,
     data: Any = None,
     prior: AnchoredPrior | Sequence[AnchoredPrior] | None = None,
-    power: float = 1.0,
+    power: float | None = None,
     superchains: str = "islands",
     draws: int | None = None,
     projections: int = 100,
@@ -45,10 +45,11 @@ def diagnose(
         posterior: of `fit`, with several islands or with four or more draws of each chain.
         inputs: where predictions are looked at: the probability of each class, or each output.
         data: `(inputs, targets)`, at whose log likelihood to look: the training data. One forward
-            epoch for each draw.
-        prior: the anchored prior, or one for each island, with which `data` also gives the log
-            density of the target, up to a constant. See `sbmc.prior.anchored_prior`.
-        power: of the likelihood in that density, if it is not 1.
+            epoch for each draw. With the prior it also gives the log density of the target, up to
+            a constant.
+        prior: the anchored prior, or one for each island: those of `fit` if not given. A posterior
+            that was loaded from a file has none; see `sbmc.prior.anchored_prior`.
+        power: of the likelihood in that density; that of `fit` if not given.
         superchains: what nested R-hat compares: `"islands"`, or `"starts"`, chain i of all islands
             against the others, for chains that began at the members of an ensemble.
         draws: per chain; by the settings of the run if not given.
@@ -82,6 +83,9 @@ def diagnose(
     rng = generator(seed)
     layout = find_layout(posterior, draws)
     _require_enough(layout, superchains)
+    if prior is None and data is not None:
+        prior = posterior.priors
+    power = posterior.power if power is None else power
     priors = _as_priors(prior, posterior, data)
     good = is_number(power) and 0 < power < math.inf
     require(good, "power", "positive and finite", power)

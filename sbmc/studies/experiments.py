@@ -63,6 +63,7 @@ class Experiment:
         presets: method name to preset name to settings.
         rows: the rows of its table, in order.
         curves: figure name to the curves in it; see `sbmc.figures.epochs`.
+        confidence_rows: the rows of its confidence tables and figures; empty if all rows are.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Experiment:
     presets: Mapping[str, Mapping[str, Mapping[str, Any]]]
     rows: tuple[Row, ...]
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    confidence_rows: tuple[Row, ...] = ()
 
 
 def experiment_names() -> list[str]:
@@ -114,21 +116,7 @@ def get_experiment(name: str) -> Experiment:
         )
     text = resources.files(__package__).joinpath(f"configs/{name}.toml").read_text("utf-8")
     config = tomllib.loads(text)
-    rows = tuple(
-        Row(
-            label=row["label"],
-            method=row["method"],
-            preset=row.get("preset", section),
-            overrides={**{k: row[k] for k in ("islands",) if k in row}, **row.get("set", {})},
-            paper=row.get("paper"),
-            section=section,
-            weighting=row.get("weighting"),
-            headline=row.get("headline", False),
-            differs=row.get("differs", ""),
-        )
-        for section, rows_of_it in config["rows"].items()
-        for row in rows_of_it
-    )
+    rows = [_read_row(section, row) for section, some in config["rows"].items() for row in some]
     return Experiment(
         name=name,
         title=config["title"],
@@ -139,6 +127,21 @@ def get_experiment(name: str) -> Experiment:
         settings=config["settings"],
         training=config["training"],
         presets=config["methods"],
-        rows=rows,
+        rows=tuple(rows),
         curves=config.get("curves", {}),
+        confidence_rows=tuple(_read_row("paper", row) for row in config.get("confidence_rows", ())),
+    )
+
+
+def _read_row(section: str, row: Mapping[str, Any]) -> Row:
+    return Row(
+        label=row["label"],
+        method=row["method"],
+        preset=row.get("preset", section),
+        overrides={**{k: row[k] for k in ("islands",) if k in row}, **row.get("set", {})},
+        paper=row.get("paper"),
+        section=section,
+        weighting=row.get("weighting"),
+        headline=row.get("headline", False),
+        differs=row.get("differs", ""),
     )

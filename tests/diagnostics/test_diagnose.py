@@ -238,3 +238,23 @@ def test_too_little_and_bad_arguments_are_refused(shape, options, words):
 def test_something_else_than_a_posterior_is_refused():
     with pytest.raises(BadInput, match=r"`posterior` must be a sbmc\.Posterior, but got Tensor"):
         diagnose(torch.zeros(3))
+
+
+def test_the_priors_of_fit_give_the_log_density_without_being_asked_for(tmp_path):
+    import sbmc
+
+    x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+    data = x, (x[:, 0] > 0).long()
+    run = {"sampler": sbmc.HMC(steps=3), "particles": 4, "islands": 3, "progress": False}
+    posterior = sbmc.fit(nn.Linear(2, 2), data, posterior_temperature=0.5, **run)
+    names = [each.name for each in diagnose(posterior, data=data).summaries]
+    assert "log density" in names
+    given = diagnose(posterior, data=data, prior=posterior.priors, power=2.0)
+    found = diagnose(posterior, data=data)
+    assert posterior.power == 2.0
+    assert found["log density"].nested_rhat.worst == given["log density"].nested_rhat.worst
+    few = diagnose(posterior.first(2), data=data)
+    assert "log density" in [each.name for each in few.summaries]
+    posterior.save(tmp_path / "saved.sbmc")
+    loaded = sbmc.load(tmp_path / "saved.sbmc", nn.Linear(2, 2))
+    assert "log density" not in [each.name for each in diagnose(loaded, data=data).summaries]

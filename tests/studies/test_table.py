@@ -10,6 +10,7 @@ from sbmc.studies.settings import resolve
 from sbmc.studies.table import (
     MISSING,
     build_table,
+    differences,
     find_records,
     headings,
     pool,
@@ -213,3 +214,23 @@ def test_the_other_weighting_is_read_from_the_same_records(tmp_path):
     shown = {line.cells[0]: line.cells[3] for line in lines if line.cells[1] == "8"}
     assert shown["S-SMC∥, by evidence"] == "0.300±0.000"
     assert shown["S-SMC∥, equal weights"] == "0.200±0.000"
+
+
+def test_rows_outside_the_tolerance_are_explained_in_words(tmp_path):
+    for seed in range(5):
+        write(tmp_path, "hmc", seed=seed, islands=1, metrics={"accuracy": 0.5, "nll": 1.27})
+        write(tmp_path, "map", seed=seed, metrics={"accuracy": 0.923, "nll": 0.253})
+    lines = differences(get_experiment("mnist7"), tmp_path)
+    (hmc,) = [line for line in lines if line.startswith("HMC∥, P = 1")]
+    assert "accuracy % 50.0 against 78.4" in hmc
+    assert "NLL" not in hmc
+    assert "Why: " in hmc
+
+
+def test_the_short_table_has_the_headline_rows_alone(tmp_path):
+    experiment = get_experiment("mnist7")
+    rows = [row.label for row in experiment.rows if row.headline]
+    lines = build_table(experiment, tmp_path, ["headline"])
+    ours = [line.cells[0] for line in lines if not line.quiet]
+    assert ours == rows
+    assert 5 < len(rows) < 15

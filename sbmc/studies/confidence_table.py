@@ -1,0 +1,376 @@
+"""Tables of the meta-classifier from records: ours beside the paper's, in both protocols."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbmc.checks import BadInput, nearest
+from sbmc.studies.confidence import PROTOCOLS, has_confidence
+from sbmc.studies.experiments import Experiment, Row
+from sbmc.studies.methods import get_method
+from sbmc.studies.paper import read_table
+from sbmc.studies.settings import resolve
+from sbmc.studies.table import MISSING, SEEDS, Line, Pooled, find_records, pool
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# Metric after the prefix of the table, heading, digits.
+_DECISIONS = (
+    ("precision", "precision", 3),
+    ("recall", "recall", 3),
+    ("f1", "F1", 3),
+    ("auc_roc", "AUC-ROC", 3),
+    ("accuracy", "accuracy", 3),
+    ("threshold", "threshold", 3),
+)
+_GUARANTEE = tuple(
+    (f"{kind}.{metric}", f"{words}: {heading}", 4 if metric == "error" else 3)
+    for kind, words in (("in_domain", "in domain"), ("mixed", "50/50"))
+    for metric, heading in (
+        ("splits.error", "error"),
+        ("splits.coverage", "coverage"),
+        ("splits.violations", "violations"),
+    )
+)
+_OOD = tuple(
+    (f"{score}.{metric}", f"{words}: {heading}", 3)
+    for score, words in (
+        ("max_probability", "max p"),
+        ("total", "H_tot"),
+        ("epistemic", "H_ep"),
+        ("meta_classifier", "classifier"),
+    )
+    for metric, heading in (("auroc", "AUROC"), ("aupr", "AUPR"), ("fpr95", "FPR95"))
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the tables.
+
+    Attributes:
+        title: what stands above it.
+        prefix: of its metrics in a record, with a place for the protocol.
+        columns: metric, heading and digits of each column.
+        protocols: those that it exists in.
+        paper: name of the paper's table after the experiment's, or None if it has none.
+    """
+
+    title: str
+    prefix: str
+    columns: tuple[tuple[str, str, int], ...]
+    protocols: tuple[str, ...] = PROTOCOLS
+    paper: str | None = None
+
+    def metric(self, protocol: str, name: str) -> str:
+        """The name of a column's metric in a record."""
+        infix = "" if protocol == "paper" else f"{protocol}."
+        return f"{self.prefix.format(infix)}{name}"
+
+    def headings(self) -> list[str]:
+        """The columns."""
+        return ["", "P", *(heading for _, heading, _ in self.columns)]
+
+
+# The paper prints the F1-optimal table twice: as its Table 2, and with errors in the appendix.
+KINDS = {
+    "optimal_f1": Kind(
+        "F1-optimal threshold (the paper's Table 2, and its appendix table with errors)",
+        "confidence.{}optimal_f1.",
+        _DECISIONS,
+        paper="confidence_optimal_f1",
+    ),
+    "default": Kind(
+        "threshold 0.5 (the paper's appendix table)",
+        "confidence.{}default.",
+        _DECISIONS[:-1],  # its threshold is in the title
+        paper="confidence_default",
+    ),
+    "guarantee": Kind(
+        "guaranteed mode: error at most 2 % with probability 95 %, over 200 calibration sets",
+        "confidence.{}guarantee.",
+        _GUARANTEE,
+        protocols=("clean",),
+    ),
+    "ood": Kind("out-of-domain against in-domain inputs, by each score", "ood.{}", _OOD),
+}
+# What the marks of a page can ask for; a mark without words asks for everything.
+WORDS = (*PROTOCOLS, *KINDS)
+
+FOOTNOTE = (
+    'Mean ± standard error over seeds 0–4. Class 1 is "incorrect or out of domain"; accuracy is '
+    "that of the two-level estimator. The paper gives no P for its ensemble here: its numbers "
+    "stand beside P = 1. S-SMC's islands are combined by evidence, which is the posterior that the "
+    f"records hold. {MISSING}: no record, or not given."
+)
+
+
+def confidence_rows(experiment: Experiment) -> tuple[Row, ...]:
+    """The rows of an experiment's confidence tables and figures.
+
+    Args:
+        experiment: whose.
+
+    Returns:
+        Those that it names; else all rows of its table that show their records' own weighting.
+    """
+    own = tuple(row for row in experiment.rows if row.weighting is None)
+    return experiment.confidence_rows or own
+
+
+def find_confidence(records: Path, experiment: Experiment, row: Row) -> Pooled | None:
+    """Pool the seeds of a row that the meta-classifier has been run on.
+
+    Args:
+        records: the folder of all records.
+        experiment: whose table it is.
+        row: the row.
+
+    Returns:
+        The pooled records, or None if there are none.
+    """
+    found = [each for each in find_records(records, experiment, row) if has_confidence(each)]
+    return pool(found) if found else None
+
+
+def row_islands(experiment: Experiment, row: Row) -> int:
+    """The P of a row."""
+    return resolve(experiment, get_method(row.method), row.preset, row.overrides)["islands"]
+
+
+def build_confidence(experiment: Experiment, records: Path, protocol: str, kind: str) -> list[Line]:
+    """Put the lines of one confidence table together.
+
+    Args:
+        experiment: whose table it is.
+        records: the folder of all records.
+        protocol: `"paper"` or `"clean"`.
+        kind: one of `KINDS`.
+
+    Returns:
+        A line for each row and, in the paper's protocol, one of the paper's numbers after it where
+        there are such; cells without a record are `MISSING`.
+
+    Raises:
+        BadInput: if there is no such protocol or table.
+    """
+    _check((protocol, kind))
+    shape, lines = KINDS[kind], []
+    for row in confidence_rows(experiment):
+        pooled = find_confidence(records, experiment, row)
+        lines.append(_our_line(experiment, row, pooled, shape, protocol))
+        paper = _paper_row(experiment, row, shape) if protocol == "paper" else None
+        if paper:
+            cells = [_paper_cell(paper, name) for name, _, _ in shape.columns]
+            islands = paper["islands"] or MISSING
+            lines.append(Line(("  paper", islands, *cells), quiet=True))
+    return lines
+
+
+def chosen_tables(words: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Which tables some words ask for: protocols, kinds, both or neither.
+
+    Args:
+        words: from `WORDS`.
+
+    Returns:
+        Pairs of protocol and kind.
+
+    Raises:
+        BadInput: if a word is none of them.
+
+    Example:
+        >>> chosen_tables(["clean", "default", "guarantee"])
+        [('clean', 'default'), ('clean', 'guarantee')]
+    """
+    _check(words)
+    protocols = [each for each in PROTOCOLS if each in words] or list(PROTOCOLS)
+    kinds = [each for each in KINDS if each in words] or list(KINDS)
+    return [(p, k) for p in protocols for k in kinds if p in KINDS[k].protocols]
+
+
+def claim_lines(experiment: Experiment, records: Path, protocol: str) -> list[str]:
+    """Say whether S-HMC tells what not to trust better than MAP and the ensemble, as in the paper.
+
+    Args:
+        experiment: whose records.
+        records: the folder of all records.
+        protocol: `"paper"` or `"clean"`.
+
+    Returns:
+        A line for each comparison at equal P (MAP: at every P), with the AUC-ROCs and the
+        difference with its joint standard error; without records it does not hold.
+    """
+    metric = KINDS["default"].metric(protocol, "auc_roc")
+    found = {}
+    for row in confidence_rows(experiment):
+        pooled = find_confidence(records, experiment, row)
+        found[row.method, row_islands(experiment, row)] = row.label, pooled
+    lines = []
+    for (method, islands), (label, ours) in found.items():
+        if method != "s-hmc":
+            continue
+        for other in (("map", 1), ("de", islands)):
+            if other not in found:
+                continue
+            name, theirs = found[other]
+            there = all(each and metric in each.values for each in (ours, theirs))
+            words = f"AUC-ROC of {label}, P = {islands}, above that of {name}, P = {other[1]}"
+            if not there or ours is None or theirs is None:
+                lines.append(f"✗ {words}: records are missing")
+                continue
+            (a, da), (b, db) = ((p.values[metric], p.errors[metric]) for p in (ours, theirs))
+            mark = "✓" if a > b else "✗"
+            gain = f"{a - b:+.3f}±{math.hypot(da, db):.3f}"
+            lines.append(f"{mark} {words}: {a:.3f} against {b:.3f} ({gain})")
+    return lines
+
+
+def render(title: str, lines: Sequence[Line], kind: str) -> RenderableType:
+    """Turn lines into a table for the terminal.
+
+    Args:
+        title: what stands above it.
+        lines: from `build_confidence`.
+        kind: one of `KINDS`.
+
+    Returns:
+        Something that a rich console prints.
+    """
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False)
+    for index, heading in enumerate(KINDS[kind].headings()):
+        table.add_column(heading, justify="left" if index == 0 else "right", no_wrap=index > 0)
+    for line in lines:
+        table.add_row(*line.cells, style="dim" if line.quiet else None)
+    return table
+
+
+def table_title(protocol: str, kind: str) -> str:
+    """What stands above a table."""
+    words = "the paper's protocol" if protocol == "paper" else "clean protocol"
+    title = KINDS[kind].title
+    if protocol != "paper":  # nothing of the paper's stands beside it
+        title = title.split(" (")[0]
+    return f"{words[0].upper()}{words[1:]}, {title}"
+
+
+def render_markdown(lines: Sequence[Line], kind: str) -> str:
+    """Turn lines into a Markdown table.
+
+    Args:
+        lines: from `build_confidence`.
+        kind: one of `KINDS`.
+
+    Returns:
+        The table's text.
+    """
+    headings = KINDS[kind].headings()
+    rows = [headings, ["---"] + ["---:"] * (len(headings) - 1)]
+    rows += [[f"*{c.strip()}*" if line.quiet else c for c in line.cells] for line in lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def markdown(experiment: Experiment, records: Path, words: Sequence[str] = ()) -> str:
+    """Some of the tables as Markdown, each under its title.
+
+    Args:
+        experiment: whose tables.
+        records: the folder of all records.
+        words: which ones; see `chosen_tables`.
+
+    Returns:
+        The text, without a line break at its end.
+    """
+    parts = []
+    for protocol, kind in chosen_tables(words):
+        lines = build_confidence(experiment, records, protocol, kind)
+        parts.append(f"**{table_title(protocol, kind)}**\n\n{render_markdown(lines, kind)}")
+    return "\n\n".join(parts)
+
+
+_MARKED = re.compile(
+    r"(<!-- confidence: (\w+)((?: \w+)*) -->\n).*?(<!-- end confidence: \2 -->)", re.DOTALL
+)
+
+
+def write_confidence(page: str, experiment: Experiment, records: Path) -> str:
+    """Put an experiment's confidence tables into a page, between the marks that name it.
+
+    A mark is `<!-- confidence: NAME -->` or, for some tables only, `<!-- confidence: NAME paper
+    optimal_f1 -->` on one line; the end is `<!-- end confidence: NAME -->`.
+
+    Args:
+        page: the text of a Markdown page.
+        experiment: whose tables.
+        records: the folder of all records.
+
+    Returns:
+        The page with its tables made anew.
+
+    Raises:
+        BadInput: if the page has no such mark, or a mark has a word that is not known.
+    """
+    if not any(mark[2] == experiment.name for mark in _MARKED.finditer(page)):
+        raise BadInput(
+            f"`write` must be a page with `<!-- confidence: {experiment.name} -->` in it, "
+            "but got none."
+        )
+
+    def made(mark: re.Match[str]) -> str:
+        if mark[2] != experiment.name:
+            return mark[0]
+        return f"{mark[1]}\n{markdown(experiment, records, mark[3].split())}\n\n{mark[4]}"
+
+    return _MARKED.sub(made, page)
+
+
+def _check(words: Sequence[str]) -> None:
+    for word in words:
+        if word not in WORDS:
+            raise BadInput(
+                f"`confidence` must be of {', '.join(WORDS)}, but got {word!r}."
+                + nearest(word, WORDS)
+            )
+
+
+def _our_line(
+    experiment: Experiment, row: Row, pooled: Pooled | None, shape: Kind, protocol: str
+) -> Line:
+    islands = str(row_islands(experiment, row))
+    if pooled is None:
+        return Line((row.label, islands, *[MISSING] * len(shape.columns)))
+    count = len(pooled.records)
+    label = row.label if count == len(SEEDS) else f"{row.label} ({count} of {len(SEEDS)} seeds)"
+    cells = []
+    for name, _, digits in shape.columns:
+        metric = shape.metric(protocol, name)
+        if metric in pooled.values:
+            error = pooled.errors[metric]
+            cells.append(f"{pooled.values[metric]:.{digits}f}±{error:.{digits}f}")
+        else:
+            cells.append(MISSING)
+    return Line((label, islands, *cells))
+
+
+def _paper_row(experiment: Experiment, row: Row, shape: Kind) -> dict[str, str] | None:
+    if shape.paper is None or row.paper is None:
+        return None
+    wanted = {"islands": "", **{name: str(value) for name, value in row.paper.items()}}
+    rows = read_table(f"{experiment.name}_{shape.paper}")
+    found = [each for each in rows if all(each[name] == value for name, value in wanted.items())]
+    return found[0] if len(found) == 1 else None
+
+
+def _paper_cell(paper: dict[str, str], name: str) -> str:
+    if not paper.get(name):
+        return MISSING
+    error = paper.get(f"{name}_se")
+    return f"{paper[name]}±{error}" if error else paper[name]

@@ -1,0 +1,82 @@
+import pytest
+
+from sbmc.checks import BadInput
+from sbmc.figures.epochs import PANELS, curve_row, draw, draw_file, read_series
+from sbmc.studies.experiments import get_experiment
+from sbmc.studies.methods import get_method
+from sbmc.studies.paper import gold_standards
+from sbmc.studies.records import Record, write_record
+from sbmc.studies.settings import resolve
+
+MNIST7 = get_experiment("mnist7")
+CURVES = MNIST7.curves["epochs"]
+
+
+def write(out, curve, epochs, seed, accuracy):
+    row = curve_row(curve, epochs)
+    record = Record(
+        experiment="mnist7",
+        method=row.method,
+        settings=resolve(MNIST7, get_method(row.method), row.preset, row.overrides),
+        seed=seed,
+        data={"name": "mnist7", "checksum": "0"},
+        cost=dict.fromkeys(
+            ("epochs", "forward_epochs", "anchor_epochs", "total_epochs", "wall_seconds"), 1.0
+        ),
+        metrics={metric: accuracy for metric, _, _ in PANELS},
+        islands=[],
+        outcome="completed",
+    )
+    write_record(out, record)
+
+
+@pytest.fixture
+def records(tmp_path):
+    for seed, accuracy in ((0, 0.8), (1, 0.9)):
+        write(tmp_path, CURVES[0], 50, seed, accuracy)
+        write(tmp_path, CURVES[0], 800, seed, accuracy + 0.05)
+        write(tmp_path, CURVES[2], 100, seed, accuracy)
+    return tmp_path
+
+
+def test_settings_follow_the_budget():
+    paper, _, ours = (curve_row(curve, 400) for curve in CURVES)
+    assert paper.overrides["steps"] == 400
+    assert (ours.overrides["epochs"], ours.overrides["scout"]) == (400, 200)
+    for curve in CURVES:
+        for epochs in curve["epochs"]:
+            row = curve_row(curve, epochs)
+            resolve(MNIST7, get_method(row.method), row.preset, row.overrides)  # refuses nonsense
+
+
+def test_series_have_the_points_that_have_records(records):
+    first, second = read_series(MNIST7, records)
+    assert first.label == CURVES[0]["label"]
+    assert first.epochs == (50, 800)
+    assert first.values("accuracy") == pytest.approx([0.85, 0.90])
+    assert first.errors("accuracy") == pytest.approx([0.05 / 2**0.5] * 2)
+    assert second.epochs == (100,)
+
+
+def test_the_figure_has_these_points_and_the_papers_long_chains(records):
+    figure = draw(MNIST7, read_series(MNIST7, records))
+    accuracy = figure.axes[0]
+    curves = {each.get_label(): each[0] for each in accuracy.containers}
+    assert curves[CURVES[0]["label"]].get_xdata().tolist() == [50, 800]
+    assert curves[CURVES[0]["label"]].get_ydata().tolist() == pytest.approx([85.0, 90.0])
+    heights = [line.get_ydata()[0] for line in accuracy.lines if "paper" in line.get_label()]
+    gold = [100 * row.values["accuracy"] for row in gold_standards("mnist7")]
+    assert heights == pytest.approx(gold)
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == [title for _, title, _ in PANELS]
+
+
+def test_the_picture_is_written(records, tmp_path):
+    assert draw_file(MNIST7, records, tmp_path / "new" / "epochs.png").stat().st_size > 1000
+
+
+def test_nothing_to_draw_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="`records`"):
+        read_series(MNIST7, tmp_path)
+    with pytest.raises(BadInput, match="`figure`"):
+        read_series(get_experiment("digits"), tmp_path)

@@ -1,0 +1,167 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from sklearn.metrics import auc
+
+import sbmc.confidence
+from sbmc.confidence import ConfidenceReport, load_arrays
+from sbmc.studies.confidence import PROTOCOLS, WITNESS, arrays_file, has_confidence
+from sbmc.studies.experiments import get_experiment
+from sbmc.studies.methods import get_method
+from sbmc.studies.records import read_record, record_path
+from sbmc.studies.runner import POSTERIOR, run_study
+from sbmc.studies.settings import resolve
+from sbmc.studies.workshop import Workshop
+
+DIGITS = get_experiment("digits")
+TINY = {"max_epochs": 3, "batch_size": 256, "steps": 3, "particles": 2}
+
+
+def study(out, method=None, *, islands=1, **options):
+    method = method or get_method("s-hmc")
+    settings = resolve(DIGITS, method, "paper", {**TINY, "islands": islands})
+    options = {"workshop": Workshop(progress=False), **options}
+    return run_study(DIGITS, method, settings, 0, out, **options)
+
+
+class Counting:
+    """A method that counts its runs, or is not allowed any."""
+
+    def __init__(self, allowed=True):
+        self.runs = 0
+        original = get_method("s-hmc")
+
+        def run(context):
+            assert allowed, "there was no need to sample again"
+            self.runs += 1
+            return original.run(context)
+
+        self.method = dataclasses.replace(original, run=run)
+
+
+def own(metrics):
+    """What the run itself measured, without the meta-classifier."""
+    return {k: v for k, v in metrics.items() if not k.startswith(("confidence.", "ood."))}
+
+
+def confident(metrics):
+    return {k: v for k, v in metrics.items() if k.startswith(("confidence.", "ood."))}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """One run with everything, that several tests look at."""
+    return study(tmp_path_factory.mktemp("done"), confidence=True)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Replace the meta-classifier by its mean probability on the test set; count its uses."""
+    seen = []
+
+    def evaluate(predict, sets, protocol, *, seed):
+        mean = float(predict(sets["test"].inputs).probs.max(-1).values.mean())
+        seen.append((protocol, seed, {name: len(part.labels) for name, part in sets.items()}))
+        name = WITNESS if protocol == "paper" else "confidence.clean.default.auc_roc"
+        return ConfidenceReport(protocol, {name: mean}, {"mean": np.array(mean)})
+
+    monkeypatch.setattr(sbmc.confidence, "evaluate", evaluate)
+    return seen
+
+
+def test_metrics_of_both_protocols_stand_in_the_record(done):
+    record = read_record(done.path)
+    assert record == done.record
+    assert has_confidence(record)
+    for infix in ("", "clean."):
+        for rule in ("default", "optimal_f1"):
+            for name in ("precision", "recall", "f1", "accuracy", "auc_roc", "threshold"):
+                assert 0 <= record.metrics[f"confidence.{infix}{rule}.{name}"] <= 1
+        for score in ("max_probability", "total", "epistemic", "meta_classifier"):
+            for name in ("auroc", "aupr", "fpr95"):
+                assert 0 <= record.metrics[f"ood.{infix}{score}.{name}"] <= 1
+    assert record.metrics["accuracy"] > 0  # what the run measured is still there
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_arrays_beside_it_belong_to_the_metrics(done, protocol):
+    found = load_arrays(arrays_file(done.path.parent, protocol))
+    infix = "" if protocol == "paper" else "clean."
+    for rule in ("default", "optimal_f1"):
+        (right, _), (missed, caught) = found[f"confusion.{rule}"]
+        total = found[f"confusion.{rule}"].sum()
+        start = f"confidence.{infix}{rule}."
+        assert caught / (caught + missed) == pytest.approx(done.record.metrics[start + "recall"])
+        assert (right + caught) / total == pytest.approx(done.record.metrics[start + "accuracy"])
+    area = auc(found["roc.false_positive_rate"], found["roc.true_positive_rate"])
+    wanted = done.record.metrics[f"confidence.{infix}default.auc_roc"]
+    assert area == pytest.approx(wanted, abs=0.005)  # the curve is thinned to 200 points
+
+
+def test_without_the_option_nothing_is_measured(tmp_path, quick):
+    run = study(tmp_path)
+    assert quick == []
+    assert not has_confidence(run.record)
+    assert not has_confidence(None)
+    assert list(tmp_path.rglob("confidence-*.npz")) == []
+
+
+def test_a_record_is_completed_from_its_posterior_without_sampling(tmp_path, quick):
+    first = study(tmp_path, save_posterior=True)
+    assert (first.path.parent / POSTERIOR).exists()
+    run = study(tmp_path, Counting(allowed=False).method, confidence=True)
+    assert not run.reused
+    assert [protocol for protocol, _, _ in quick] == list(PROTOCOLS)
+    assert own(run.record.metrics) == own(first.record.metrics)
+    assert run.record.cost == first.record.cost
+    assert read_record(run.path) == run.record
+    # the saved posterior says what the sampled one would have said
+    fresh = study(tmp_path / "fresh", confidence=True)
+    assert confident(fresh.record.metrics) == pytest.approx(confident(run.record.metrics))
+
+
+def test_without_a_posterior_the_run_is_made_again(tmp_path, quick):
+    counting = Counting()
+    study(tmp_path, counting.method)
+    run = study(tmp_path, counting.method, confidence=True)
+    assert counting.runs == 2
+    assert has_confidence(read_record(run.path))
+
+
+def test_a_record_that_has_it_is_reused(tmp_path, quick):
+    first = study(tmp_path, confidence=True)
+    again = study(tmp_path, Counting(allowed=False).method, confidence=True)
+    assert again.reused
+    assert again.record == first.record
+    assert len(quick) == 2  # once for each protocol
+    assert study(tmp_path, Counting(allowed=False).method).reused  # nor is it asked for
+
+
+def test_prefixes_are_measured_by_their_own_islands(tmp_path, quick):
+    run = study(tmp_path, islands=2, also_islands=[1], confidence=True)
+    one = run.prefixes[1]
+    assert has_confidence(one)
+    assert one.metrics[WITNESS] != run.record.metrics[WITNESS]
+    for record in (run.record, one):
+        folder = record_path(tmp_path, "digits", "s-hmc", record.hash, 0).parent
+        stored = load_arrays(arrays_file(folder, "paper"))
+        assert stored["mean"] == record.metrics[WITNESS]
+    alone = study(tmp_path / "alone", islands=1, confidence=True)
+    assert alone.record.metrics[WITNESS] == pytest.approx(one.metrics[WITNESS], rel=1e-3)
+
+
+def test_methods_of_one_process_share_the_sets(tmp_path, quick, monkeypatch):
+    from sbmc.datasets import confidence_sets as module
+
+    made = []
+    original = module.confidence_sets
+    monkeypatch.setattr(module, "confidence_sets", lambda *a: made.append(a[1]) or original(*a))
+    workshop = Workshop(progress=False)
+    study(tmp_path, confidence=True, workshop=workshop)
+    study(tmp_path, confidence=True, workshop=workshop, force=True)
+    assert made == list(PROTOCOLS)
+    assert len(quick) == 4
+    paper, clean = quick[0], quick[1]
+    assert "calibration" not in paper[2]
+    assert set(clean[2]) == {"meta_train", "threshold", "calibration", "test"}
