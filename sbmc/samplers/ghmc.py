@@ -31,7 +31,8 @@ from sbmc.checks import is_number, require
 from sbmc.samplers import lowrank
 from sbmc.samplers.chain_settings import ChainSettings, Plan
 from sbmc.samplers.chains import ChainRun, run_chains
-from sbmc.samplers.hmc_kernel import HMCInfo, HMCState, hamiltonian, trajectory
+from sbmc.samplers.hmc_kernel import HMCState, hamiltonian, trajectory
+from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Target
 
@@ -60,7 +61,7 @@ def step(
     leapfrog: Tensor,
     friction: float,
     temperature: float | Tensor = 1.0,
-) -> tuple[GHMCState, HMCInfo]:
+) -> tuple[GHMCState, MetropolisInfo]:
     """One step for every particle.
 
     Args:
@@ -86,9 +87,8 @@ def step(
     here = HMCState(*state[:3], *lowrank.identity(state.position))
     there, ahead = trajectory(here, momentum, target, step_size, leapfrog, heat)
     difference = hamiltonian(here, momentum, heat) - hamiltonian(there, ahead, heat)
-    finite = torch.isfinite(difference)
-    acceptance = torch.where(finite, difference.clamp(max=0).exp(), 0.0)
-    accepted = uniform < acceptance
+    info = metropolis_test(difference, uniform)
+    accepted = info.accepted
     rows = accepted.unsqueeze(-1)
     merged = GHMCState(
         torch.where(rows, there.position, state.position),
@@ -96,7 +96,7 @@ def step(
         torch.where(rows, there.gradient, state.gradient),
         torch.where(rows, ahead, -momentum),
     )
-    return merged, HMCInfo(acceptance, accepted, ~finite)
+    return merged, info
 
 
 @dataclass(frozen=True, kw_only=True)

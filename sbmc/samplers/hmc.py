@@ -13,7 +13,8 @@ from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.adaptation import SEARCH_ACCEPTANCE
 from sbmc.samplers.chain_settings import ChainSettings, Plan
 from sbmc.samplers.chains import ChainRun, run_chains
-from sbmc.samplers.hmc_kernel import HMCInfo, HMCState, init, step
+from sbmc.samplers.hmc_kernel import HMCState, init, step
+from sbmc.samplers.metropolis import MetropolisInfo
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.scout import BATCHES, scout
 from sbmc.target import Target
@@ -232,7 +233,7 @@ class HMC(ChainSettings):
         tell = None if report is None else lambda runs: report(whole(runs))
         return whole(run_chains(rest, begin, self._step, target, rng, found, tell))
 
-    def _step(self, *args: Any, **options: Any) -> tuple[HMCState, HMCInfo]:
+    def _step(self, *args: Any, **options: Any) -> tuple[HMCState, MetropolisInfo]:
         return step(*args, **options, splitting=bool(self.splitting))
 
     def begin(self, position: Tensor, target: Target) -> HMCState:
@@ -247,7 +248,7 @@ class HMC(ChainSettings):
         *,
         step_sizes: list[float],
         temperature: Tensor,
-    ) -> tuple[HMCState, HMCInfo, list[int]]:
+    ) -> tuple[HMCState, MetropolisInfo, list[int]]:
         """One step; see `sbmc.samplers.kernel.Kernel`."""
         jitter = rng.uniform_per_island().tolist()
         plans = [self.plan(ε, u, None) for ε, u in zip(step_sizes, jitter, strict=True)]
@@ -261,7 +262,7 @@ class HMC(ChainSettings):
         *,
         step_sizes: list[float],
         temperature: Tensor,
-    ) -> tuple[HMCState, HMCInfo, list[int]]:
+    ) -> tuple[HMCState, MetropolisInfo, list[int]]:
         """A single leapfrog step; see `sbmc.samplers.kernel.Kernel`."""
         plans = [Plan(1, step_size) for step_size in step_sizes]
         return self._move(rng, state, target, plans, temperature)
@@ -273,7 +274,7 @@ class HMC(ChainSettings):
         target: Target,
         plans: list[Plan],
         temperature: Tensor,
-    ) -> tuple[HMCState, HMCInfo, list[int]]:
+    ) -> tuple[HMCState, MetropolisInfo, list[int]]:
         counts = [plan.evaluations for plan in plans]
         moved, info = self._step(
             rng,

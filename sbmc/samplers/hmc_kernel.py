@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from sbmc.samplers import lowrank
+from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Evaluation, Target
 
@@ -46,14 +47,6 @@ class HMCState(NamedTuple):
     gradient: Tensor  # (particles, dim), of the log likelihood
     directions: Tensor  # (particles, dim, rank), of the preconditioner
     stretch: Tensor  # (particles, rank)
-
-
-class HMCInfo(NamedTuple):
-    """What a step has to tell; the leading axis is the particle."""
-
-    acceptance: Tensor  # (particles,) acceptance probabilities
-    accepted: Tensor  # (particles,) bool
-    non_finite: Tensor  # (particles,) bool: proposals rejected because they were not finite
 
 
 def init(
@@ -86,7 +79,7 @@ def step(
     temperature: float | Tensor = 1.0,
     metropolis: bool = True,
     splitting: bool = False,
-) -> tuple[HMCState, HMCInfo]:
+) -> tuple[HMCState, MetropolisInfo]:
     """One HMC step for every particle.
 
     Args:
@@ -111,16 +104,17 @@ def step(
         state, momentum, target, step_size, leapfrog, heat, splitting=splitting
     )
     difference = start - hamiltonian(proposal, momentum, heat)
-    finite = torch.isfinite(difference)
-    acceptance = torch.where(finite, difference.clamp(max=0).exp(), 0.0)
-    accepted = uniform < acceptance if metropolis else finite
+    info = metropolis_test(difference, uniform)
+    if not metropolis:
+        info = info._replace(accepted=~info.non_finite)
+    accepted = info.accepted
     rows = accepted.unsqueeze(-1)
     merged = state._replace(
         position=torch.where(rows, proposal.position, state.position),
         log_likelihood=torch.where(accepted, proposal.log_likelihood, state.log_likelihood),
         gradient=torch.where(rows, proposal.gradient, state.gradient),
     )
-    return merged, HMCInfo(acceptance, accepted, ~finite)
+    return merged, info
 
 
 def hamiltonian(state: Any, momentum: Tensor, temperature: Tensor) -> Tensor:

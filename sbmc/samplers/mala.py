@@ -19,6 +19,7 @@ from torch import Tensor
 from sbmc.samplers.chain_settings import ChainSettings
 from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.kernel import OneStepKernel
+from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Target
 
@@ -29,14 +30,6 @@ class MALAState(NamedTuple):
     position: Tensor  # (particles, dim), whitened
     log_likelihood: Tensor  # (particles,) float64
     gradient: Tensor  # (particles, dim), of the log likelihood
-
-
-class MALAInfo(NamedTuple):
-    """What a step has to tell; the leading axis is the particle."""
-
-    acceptance: Tensor  # (particles,) acceptance probabilities
-    accepted: Tensor  # (particles,) bool
-    non_finite: Tensor  # (particles,) bool: proposals rejected because they were not finite
 
 
 def init(position: Tensor, target: Target) -> MALAState:
@@ -51,7 +44,7 @@ def step(
     *,
     step_size: Tensor,
     temperature: float | Tensor = 1.0,
-) -> tuple[MALAState, MALAInfo]:
+) -> tuple[MALAState, MetropolisInfo]:
     """One Langevin step for every particle.
 
     Args:
@@ -85,16 +78,15 @@ def step(
     proposal = MALAState(position, *target(position))
     ratio = log_density(proposal) - log_density(state)
     ratio = ratio + log_proposal(state, drifted(proposal)) - log_proposal(proposal, ahead)
-    finite = torch.isfinite(ratio)
-    acceptance = torch.where(finite, ratio.clamp(max=0).exp(), 0.0)
-    accepted = uniform < acceptance
+    info = metropolis_test(ratio, uniform)
+    accepted = info.accepted
     rows = accepted.unsqueeze(-1)
     merged = MALAState(
         torch.where(rows, proposal.position, state.position),
         torch.where(accepted, proposal.log_likelihood, state.log_likelihood),
         torch.where(rows, proposal.gradient, state.gradient),
     )
-    return merged, MALAInfo(acceptance, accepted, ~finite)
+    return merged, info
 
 
 @dataclass(frozen=True, kw_only=True)

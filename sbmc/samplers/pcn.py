@@ -21,6 +21,7 @@ from sbmc.checks import require
 from sbmc.samplers.chain_settings import ChainSettings
 from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.kernel import OneStepKernel
+from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target import Target
 
@@ -30,14 +31,6 @@ class PCNState(NamedTuple):
 
     position: Tensor  # (particles, dim), whitened
     log_likelihood: Tensor  # (particles,) float64
-
-
-class PCNInfo(NamedTuple):
-    """What a step has to tell; the leading axis is the particle."""
-
-    acceptance: Tensor  # (particles,) acceptance probabilities
-    accepted: Tensor  # (particles,) bool
-    non_finite: Tensor  # (particles,) bool: proposals rejected because they were not finite
 
 
 def init(position: Tensor, target: Target) -> PCNState:
@@ -52,7 +45,7 @@ def step(
     *,
     step_size: Tensor,
     temperature: float | Tensor = 1.0,
-) -> tuple[PCNState, PCNInfo]:
+) -> tuple[PCNState, MetropolisInfo]:
     """One step for every particle.
 
     Args:
@@ -72,14 +65,13 @@ def step(
     position = (1 - β**2).sqrt() * state.position + β * noise
     value = target.log_likelihood(position).double()
     ratio = heat * (value - state.log_likelihood)
-    finite = torch.isfinite(ratio)
-    acceptance = torch.where(finite, ratio.clamp(max=0).exp(), 0.0)
-    accepted = uniform < acceptance
+    info = metropolis_test(ratio, uniform)
+    accepted = info.accepted
     merged = PCNState(
         torch.where(accepted.unsqueeze(-1), position, state.position),
         torch.where(accepted, value, state.log_likelihood),
     )
-    return merged, PCNInfo(acceptance, accepted, ~finite)
+    return merged, info
 
 
 @dataclass(frozen=True, kw_only=True)

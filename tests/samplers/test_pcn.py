@@ -4,6 +4,7 @@ from checks import distribution_fits, mean_and_covariance_fit
 from targets import AnalyticTarget, flat_target, island_noise, skewed_cdf, skewed_log_likelihood
 
 from sbmc.samplers import pcn
+from sbmc.samplers.metropolis import MetropolisInfo
 
 
 def first_coordinate(z):
@@ -25,7 +26,7 @@ def plain_walk(rng, state, target, *, step_size, temperature=1.0):
         torch.where(accepted.unsqueeze(-1), position, state.position),
         torch.where(accepted, value, state.log_likelihood),
     )
-    return merged, pcn.PCNInfo(acceptance, accepted, torch.zeros_like(accepted))
+    return merged, MetropolisInfo(acceptance, accepted, torch.zeros_like(accepted))
 
 
 def chains(log_likelihood, *, dim=1, steps=80, size=0.5, particles=2000, seed=4, step=None):
@@ -96,7 +97,7 @@ class TestDistribution:
             noise = rng.normal(state.position.shape[1], state.position.dtype)
             position = state.position + step_size.unsqueeze(-1) * noise
             moved = pcn.PCNState(position, target.log_likelihood(position))
-            return moved, pcn.PCNInfo(rng.uniform(), rng.uniform() >= 0, rng.uniform() < 0)
+            return moved, MetropolisInfo(rng.uniform(), rng.uniform() >= 0, rng.uniform() < 0)
 
         found, _ = chains(flat_target().function, dim=3, steps=4, size=0.3, step=grows)
         assert not mean_and_covariance_fit(found, torch.zeros(3).double(), torch.eye(3).double())

@@ -86,6 +86,16 @@ def training_cost(epochs: float, chains: int) -> dict[str, float | None]:
     }
 
 
+def network_outcome(trained: Trained) -> Outcome:
+    """One trained network as a method's outcome."""
+    return Outcome(
+        trained.posterior(1),
+        cost=lambda islands: training_cost(trained.epochs, 1),
+        wall_seconds=trained.seconds,
+        details={"training": trained.summary()},
+    )
+
+
 def ensemble_outcome(trained: Trained, particles: int, islands: int) -> Outcome:
     """Trained networks as a method's outcome, dealt out to islands in order."""
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from sbmc.studies.methods.contract import Method, Outcome, training_cost
+from sbmc.studies.methods.contract import Method, Outcome, network_outcome
 from sbmc.studies.workshop import Context
 
 
 def run(context: Context) -> Outcome:
     """Train the anchor, and make it a posterior of one."""
-    trained = context.anchor()
-    return Outcome(
-        trained.posterior(1),
-        cost=lambda islands: training_cost(trained.epochs, 1),
-        wall_seconds=trained.seconds,
-        details={"training": trained.summary()},
-    )
+    return network_outcome(context.anchor())
 
 
 METHODS = (

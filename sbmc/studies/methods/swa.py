@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sbmc.studies.methods.contract import Method, Outcome, single_network_outcome, training_cost
+from sbmc.studies.methods.contract import Method, Outcome, network_outcome, single_network_outcome
 from sbmc.studies.workshop import Context
 
 # The paper's, but for the learning rate of the warm-up, which it does not give.
@@ -19,13 +19,7 @@ SWA_SETTINGS = {
 
 def run_swa(context: Context) -> Outcome:
     """Train by SGD, and average the weights."""
-    trained = context.swa()
-    return Outcome(
-        trained.posterior(1),
-        cost=lambda islands: training_cost(trained.epochs, 1),
-        wall_seconds=trained.seconds,
-        details={"training": trained.summary()},
-    )
+    return network_outcome(context.swa())
 
 
 def run_swag(context: Context) -> Outcome:
