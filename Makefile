@@ -31,7 +31,7 @@ help:
 # laplace-torch asks for torchvision, which it does not import, and whose published build does not go
 # with every build of torch: one that cannot be imported is in the way of packages that try, and goes.
 $(STAMP): pyproject.toml $(CONSTRAINTS)
-	@echo "Setting up $(VENV) (once; about a minute) ..."
+	@echo "Setting up $(VENV) (once; a few minutes) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "sbmc needs Python 3.10 or later")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) torch
