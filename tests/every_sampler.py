@@ -1,7 +1,8 @@
 """Every sampler there is: found by importing what is in `sbmc.samplers`, not by a list of names.
 
-A new file with a `Sampler` in it is found as it is. What is written here by name are budgets that
-suit a test, where those of `small` do not.
+A new file with a `Sampler` in it is found as it is, and so is the skeleton on the page that says
+how to write one. What is written here by name are budgets that suit a test, where those of `small`
+do not.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import dataclasses
 import importlib
 import importlib.util
 import pkgutil
+import re
+import sys
+import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +46,25 @@ def discover() -> list[type[Sampler]]:
     return [found[name] for name in sorted(found)]
 
 
+PAGE = Path(__file__).parents[1] / "docs" / "adding_a_sampler.md"
+
+
+def documented() -> type[Sampler]:
+    """The sampler that the page on adding one is about, made from the code on the page."""
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert code is not None
+    module = types.ModuleType("documented_sampler")
+    sys.modules[module.__name__] = module  # where dataclasses look annotations up
+    exec(compile(code[1], str(PAGE), "exec"), vars(module))
+    (found,) = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+        if issubclass(value, Sampler)
+    ]
+    return found
+
+
 def field_names(sampler: type[Sampler]) -> set[str]:
     """The names of its settings."""
     return {field.name for field in dataclasses.fields(sampler)}  # type: ignore[arg-type]
@@ -66,7 +90,7 @@ def _runnable(sampler: type[Sampler]) -> Any:
     return pytest.param(sampler, marks=pytest.mark.skipif(missing, reason=f"needs {package}"))
 
 
-SAMPLERS = discover()
+SAMPLERS = [*discover(), documented()]
 NAMES = [sampler.__name__ for sampler in SAMPLERS]
 # For tests of settings, and for tests that run them.
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=NAMES)
