@@ -111,8 +111,9 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     # Everything up to the run itself: names, options and settings are read and checked.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sbmc.cli.run.run", lambda request: 0)
-    monkeypatch.setattr("sbmc.cli.table.show_table", lambda *arguments: None)
-    monkeypatch.setattr("sbmc.cli.table.write_table", lambda *arguments: None)
+    monkeypatch.setattr("sbmc.cli.toy.run_toy_study", lambda *arguments, **options: 0)
+    for worker in ("table.show_table", "table.write_table", "figure.draw_figure"):
+        monkeypatch.setattr(f"sbmc.cli.{worker}", lambda *arguments, **options: None)
     code = main(shlex.split(command)[1:])
     assert code == 0, capsys.readouterr().err
 

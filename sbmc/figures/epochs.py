@@ -44,6 +44,13 @@ class Series:
         """Means of a metric, one per budget."""
         return [point.values[metric] for point in self.points]
 
+    @property
+    def legend(self) -> str:
+        """The name, with the number of seeds behind its points."""
+        counts = sorted({len(point.records) for point in self.points})
+        seeds = "–".join(str(count) for count in (counts[0], counts[-1])[: len(counts)])
+        return f"{self.label} ({seeds} {'seed' if counts[-1] == 1 else 'seeds'})"
+
     def errors(self, metric: str) -> list[float]:
         """Their standard errors."""
         return [point.errors[metric] for point in self.points]
@@ -117,7 +124,7 @@ def draw(experiment: Experiment, series: Sequence[Series]) -> Figure:
                 each.epochs,
                 [unit * value for value in each.values(metric)],
                 [unit * error for error in each.errors(metric)],
-                label=each.label,
+                label=each.legend,
                 color=colour,
                 marker=marker,
                 capsize=3,

@@ -62,13 +62,23 @@ def test_the_figure_has_these_points_and_the_papers_long_chains(records):
     figure = draw(MNIST7, read_series(MNIST7, records))
     accuracy = figure.axes[0]
     curves = {each.get_label(): each[0] for each in accuracy.containers}
-    assert curves[CURVES[0]["label"]].get_xdata().tolist() == [50, 800]
-    assert curves[CURVES[0]["label"]].get_ydata().tolist() == pytest.approx([85.0, 90.0])
+    paper = curves[f"{CURVES[0]['label']} (2 seeds)"]
+    assert paper.get_xdata().tolist() == [50, 800]
+    assert paper.get_ydata().tolist() == pytest.approx([85.0, 90.0])
     heights = [line.get_ydata()[0] for line in accuracy.lines if "paper" in line.get_label()]
     gold = [100 * row.values["accuracy"] for row in gold_standards("mnist7")]
     assert heights == pytest.approx(gold)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == [title for _, title, _ in PANELS]
+
+
+def test_the_legend_says_how_many_seeds_there_are(records):
+    write(records, CURVES[0], 800, 2, 0.9)
+    write(records, CURVES[1], 50, 0, 0.9)
+    first, second, third = read_series(MNIST7, records)
+    assert first.legend.endswith("(2–3 seeds)")
+    assert second.legend.endswith("(1 seed)")
+    assert third.legend.endswith("(2 seeds)")
 
 
 def test_the_picture_is_written(records, tmp_path):
