@@ -146,7 +146,6 @@ def test_cached_is_uncached(data, monkeypatch):
     net = Net().double()
     cached = fitted(net, data)
     for module in ("sbmc.building", "sbmc.posterior"):
-        # By its path: `sbmc.fit` as an attribute is the function.
         monkeypatch.setattr(importlib.import_module(module), "split_model", lambda *_: None)
     plain = fitted(net, data)
     assert Net.batches.count(20) > 5

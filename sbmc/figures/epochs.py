@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbmc.checks import BadInput
 from sbmc.figures.style import GREY, MARKERS, PALETTE, new_figure
@@ -16,12 +16,27 @@ from sbmc.studies.table import Pooled, find_records, pool
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Metric of a record, title, factor.
+
+class Panel(NamedTuple):
+    """What is drawn of a metric: value = offset + factor * metric."""
+
+    metric: str
+    title: str
+    offset: float = 0.0
+    factor: float = 1.0
+    ticks: tuple[float, ...] = ()  # of a logarithmic axis
+
+    def value(self, metric: float) -> float:
+        """What is drawn."""
+        return self.offset + self.factor * metric
+
+
+# Chains that fail are ten times as bad as those that do not: a linear axis would show nothing else.
 PANELS = (
-    ("accuracy", "accuracy, %", 100.0),
-    ("nll", "NLL", 1.0),
-    ("entropy.epistemic.incorrect", "H_ep of mistakes, nats", 1.0),
-    ("entropy.epistemic.ood.all", "H_ep out of domain, nats", 1.0),
+    Panel("accuracy", "error (100 − accuracy), %", 100.0, -100.0, (5, 6, 8, 10, 20, 40)),
+    Panel("nll", "NLL", ticks=(0.2, 0.25, 0.3, 0.5, 1, 2)),
+    Panel("entropy.epistemic.incorrect", "H_ep of mistakes, nats"),
+    Panel("entropy.epistemic.ood.all", "H_ep out of domain, nats"),
 )
 LINES = ((0, (1, 1)), (0, (3, 1, 1, 1)), (0, (5, 2)))
 
@@ -118,31 +133,34 @@ def draw(experiment: Experiment, series: Sequence[Series]) -> Figure:
     figure = new_figure(11.0, 7.2)
     axes: Any = figure.subplots(2, 2, sharex=True)
     ticks = sorted({epochs for each in series for epochs in each.epochs})
-    for panel, (metric, title, unit) in zip(axes.flat, PANELS, strict=True):
+    for axis, panel in zip(axes.flat, PANELS, strict=True):
+        if panel.ticks:
+            axis.set_yscale("log")
+            axis.set_yticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
         for each, colour, marker in zip(series, PALETTE, MARKERS, strict=False):
-            panel.errorbar(
+            axis.errorbar(
                 each.epochs,
-                [unit * value for value in each.values(metric)],
-                [unit * error for error in each.errors(metric)],
+                [panel.value(value) for value in each.values(panel.metric)],
+                [abs(panel.factor) * error for error in each.errors(panel.metric)],
                 label=each.legend,
                 color=colour,
                 marker=marker,
                 capsize=3,
             )
         for gold, dashes in zip(gold_standards(experiment.name), LINES, strict=False):
-            if metric in gold.values:
+            if panel.metric in gold.values:
                 label = f"paper, one chain of {gold.epochs:,.0f} epochs"
-                height = unit * gold.values[metric]
-                panel.axhline(height, color=GREY, linestyle=dashes, linewidth=1.2, label=label)
-        panel.set_title(title, fontsize=12, loc="left")
-        panel.set_xscale("log")
-        panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        panel.minorticks_off()
-        panel.grid(axis="y", color="#dddddd", linewidth=0.6)
+                height = panel.value(gold.values[panel.metric])
+                axis.axhline(height, color=GREY, linestyle=dashes, linewidth=1.2, label=label)
+        axis.set_title(panel.title, fontsize=12, loc="left")
+        axis.set_xscale("log")
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
+        axis.grid(axis="y", color="#dddddd", linewidth=0.6)
         for side in ("top", "right"):
-            panel.spines[side].set_visible(False)
-    for panel in axes[1]:
-        panel.set_xlabel("epochs per chain")
+            axis.spines[side].set_visible(False)
+    for axis in axes[1]:
+        axis.set_xlabel("epochs per chain")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return figure
