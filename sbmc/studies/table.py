@@ -280,7 +280,13 @@ def _our_line(
     count = len(pooled.records)
     label = row.label if count == len(SEEDS) else f"{row.label} ({count} of {len(SEEDS)} seeds)"
     cells = [
-        _number(pooled.values.get(metric), pooled.errors.get(metric), metric, digits)
+        # One seed tells nothing of its own error.
+        _number(
+            pooled.values.get(metric),
+            pooled.errors.get(metric) if count > 1 else None,
+            metric,
+            digits,
+        )
         for metric, _, digits in COLUMNS
     ]
     seconds, reference = pooled.cost["wall_seconds"], ensembles.get(islands)
