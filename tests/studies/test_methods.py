@@ -152,6 +152,12 @@ def test_options_of_the_prior_are_refused_in_our_words(given, words):
     assert all(word in str(refused.value) for word in words)
 
 
+@pytest.mark.parametrize("name", ["de-s-hmc", "de-s-smc"])
+def test_islands_with_anchors_of_their_own_have_no_other_anchor_to_choose(name):
+    with pytest.raises(BadInput, match="`anchor` must be a setting of"):
+        resolve(get_experiment("digits"), get_method(name), "paper", {"anchor": "swa"})
+
+
 def test_naming_a_factor_takes_back_s():
     experiment, method = get_experiment("digits"), get_method("s-hmc")
     settings = resolve(experiment, method, "paper", {"factor_variance": "0.2"})

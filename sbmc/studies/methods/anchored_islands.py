@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from sbmc.studies.methods.sampled import sample, sampler_method
+from sbmc.studies.methods.sampled import sampler_method
 
 METHODS = tuple(
     sampler_method(
@@ -14,7 +12,7 @@ METHODS = tuple(
         f"DE-S-{kind.upper()}∥: S-{kind.upper()}∥ with an anchor of its own for each island, "
         "from a deep ensemble",
         {"island_weights": "equal"} if kind == "smc" else {},
-        run=partial(sample, kind=kind, anchor_per_island=True),
+        anchor_per_island=True,
     )
     for kind in ("hmc", "smc")
 )

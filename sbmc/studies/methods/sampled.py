@@ -95,7 +95,13 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
 
 
 def sampler_method(
-    kind: str, name: str, label: str, description: str, fixed: Settings, **more: Any
+    kind: str,
+    name: str,
+    label: str,
+    description: str,
+    fixed: Settings,
+    *,
+    anchor_per_island: bool = False,
 ) -> Method:
     """A method that runs a sampler.
 
@@ -105,7 +111,7 @@ def sampler_method(
         label: in tables.
         description: one line.
         fixed: settings that cannot be changed.
-        more: further fields of the method, or what differs from the usual.
+        anchor_per_island: see `sample`.
 
     Returns:
         The method.
@@ -113,19 +119,21 @@ def sampler_method(
     sampler = sampler_classes()[kind]
     if sampler.default_start == "prior":  # SMC begins nowhere else
         fixed = {"start": "prior", **fixed}
-    options = dict.fromkeys(("anchor", *PRIOR_OPTIONS))
-    defaults = {**options, **sampler_defaults(kind)}
+    # Islands that have anchors of their own leave no anchor to choose.
+    chosen: tuple[str, ...] = () if anchor_per_island else ("anchor",)
+    defaults = {**dict.fromkeys((*chosen, *PRIOR_OPTIONS)), **sampler_defaults(kind)}
     shown = [each for each in ("steps", "leapfrog", "mutations") if each in defaults]
-    fields: Settings = {
-        "cost": sampler.cost,
-        "run": partial(sample, kind=kind),
-        "uses": ("s", "particles", "islands", *shown),
-        "own": defaults,
-        "check": partial(build_sampler, kind),
-        "sampler": kind,
-    }
     return Method(
-        name=name, label=label, description=description, fixed=fixed, **{**fields, **more}
+        name=name,
+        label=label,
+        description=description,
+        cost=sampler.cost,
+        run=partial(sample, kind=kind, anchor_per_island=anchor_per_island),
+        uses=("s", "particles", "islands", *shown),
+        fixed=fixed,
+        own=defaults,
+        check=partial(build_sampler, kind),
+        sampler=kind,
     )
 
 
