@@ -59,7 +59,7 @@ class Method:
     uses: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
-    check: Callable[[Settings], None] | None = None
+    check: Callable[[Settings], object] | None = None
     sampler: str | None = None
 
     def defaults(self) -> Settings:
