@@ -66,11 +66,23 @@ def arrays(seed=0, bend=2.0):
 
 
 def write(
-    out, method="s-hmc", seed=0, islands=8, level=0.0, bend=2.0, confidence=True, preset="paper"
+    out,
+    method="s-hmc",
+    seed=0,
+    islands=8,
+    level=0.0,
+    bend=2.0,
+    confidence=True,
+    preset="paper",
+    more=None,
+    **settings,
 ):
-    """Write a record of mnist7 and, unless told otherwise, both files of arrays."""
+    """Write a record of mnist7 and, unless told otherwise, both files of arrays.
+
+    `more` has further metrics; other keywords are settings that differ from the preset.
+    """
     study = get_experiment("mnist7")
-    overrides = {} if method == "map" else {"islands": islands}
+    overrides = settings if method == "map" else {"islands": islands, **settings}
     record = Record(
         experiment="mnist7",
         method=method,
@@ -78,7 +90,7 @@ def write(
         seed=seed,
         data={"name": "mnist7", "checksum": "0"},
         cost=COST,
-        metrics=metrics(level) if confidence else {"accuracy": 0.9},
+        metrics={**metrics(level), **(more or {})} if confidence else {"accuracy": 0.9},
         islands=[],
         outcome="completed",
     )

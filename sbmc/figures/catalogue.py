@@ -17,6 +17,7 @@ from sbmc.figures import (
     thresholds,
 )
 from sbmc.figures.measured import Measurements, read
+from sbmc.figures.style import save
 from sbmc.studies.experiments import Experiment
 
 if TYPE_CHECKING:
@@ -64,7 +65,4 @@ def draw_file(
     if name == EPOCHS:
         return epochs.draw_file(experiment, records, target)
     figure = FIGURES[name](read(experiment, records, protocol, methods))
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
-    return target
+    return save(figure, Path(target))

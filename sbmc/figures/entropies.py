@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sbmc.figures.looks import looks, tidy
+from sbmc.figures.looks import legend_below, looks, tidy
 from sbmc.figures.measured import Measured, Measurements
 from sbmc.figures.style import BLACK, GREY, new_figure
 from sbmc.studies.paper import read_table
@@ -33,7 +33,8 @@ def paper_totals(measurements: Measurements, row: Measured, names: list[str]) ->
     Returns:
         One for each name.
     """
-    if measurements.experiment != "mnist7" or measurements.protocol != "paper":
+    printed_there = row.in_paper and measurements.experiment == "mnist7"
+    if not printed_there or measurements.protocol != "paper":
         return [float("nan")] * len(names)
     islands = "" if row.method == "map" else str(row.islands)
     printed = {
@@ -81,11 +82,12 @@ def draw(measurements: Measurements) -> Figure:
         axes.set_title(title, fontsize=12, loc="left")
         axes.set_ylabel("entropy, nats")
         tidy(axes, grid="y")
-    handles, labels = panels[0].get_legend_handles_labels()
-    handles += [Patch(color=GREY), Patch(color=GREY, alpha=_ALEATORIC)]
-    labels += ["full colour: epistemic", "pale: aleatoric"]
+    more = [
+        (Patch(color=GREY), "full colour: epistemic"),
+        (Patch(color=GREY, alpha=_ALEATORIC), "pale: aleatoric"),
+    ]
     if marked:
-        handles.append(panels[0].plot([], [], color=BLACK, linewidth=1.6)[0])
-        labels.append("total in the paper")
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        line = panels[0].plot([], [], color=BLACK, linewidth=1.6)[0]
+        more.append((line, "total in the paper"))
+    legend_below(figure, panels[0], columns=4, more=more)
     return figure

@@ -28,6 +28,7 @@ class Measured:
         islands: its P.
         pooled: the metrics of the records.
         arrays: of each seed, as `sbmc.confidence` wrote them.
+        in_paper: whether the paper has numbers of this very row.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Measured:
     islands: int
     pooled: Pooled
     arrays: tuple[Mapping[str, np.ndarray], ...]
+    in_paper: bool = False
 
     @property
     def label(self) -> str:
@@ -140,7 +142,8 @@ def read(
         arrays = tuple(load_arrays(files[each.seed]) for each in seeds)
         # Two rows of a table may show the same records; a figure shows them once.
         key = row.method, seeds[0].hash
-        found.setdefault(key, Measured(name, row.method, islands, pool(seeds), arrays))
+        printed = row.paper is not None
+        found.setdefault(key, Measured(name, row.method, islands, pool(seeds), arrays, printed))
     what = "runs made with --confidence" + (f" of {', '.join(methods)}" if methods else "")
     require(bool(found), "records", f"a folder with {experiment.name} {what}", str(records))
     return Measurements(experiment.name, protocol, tuple(found.values()))

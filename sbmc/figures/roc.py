@@ -43,7 +43,7 @@ def draw(measurements: Measurements) -> Figure:
     Returns:
         A matplotlib figure.
     """
-    figure = new_figure(7.4, 8.2)
+    figure = new_figure(8.2, 9.0)
     figure.suptitle(measurements.title("ROC of “incorrect or out of domain”"), fontsize=12)
     axes = figure.subplots()
     for row, look in zip(measurements.rows, looks(measurements), strict=True):

@@ -83,7 +83,7 @@ def draw(measurements: Measurements) -> Figure:
     Returns:
         A matplotlib figure with the normalisation written in it.
     """
-    figure = new_figure(8.0, 8.4)
+    figure = new_figure(8.8, 9.0)
     title = measurements.title("accuracy, uncertainty, abstention; outside is better")
     figure.suptitle(f"{title}\n{NORMALISATION}", fontsize=10)
     axes: Any = figure.subplots(subplot_kw={"projection": "polar"})
@@ -93,12 +93,17 @@ def draw(measurements: Measurements) -> Figure:
     for line, row, look in zip(values, measurements.rows, looks(measurements), strict=True):
         around = np.r_[line, line[:1]]
         style = {"color": look.colour, "linestyle": look.dashes, "marker": look.marker}
-        axes.plot(closed, around, markersize=4, label=row.label, **style)
+        axes.plot(closed, around, markersize=4, label=row.label, clip_on=False, **style)
     axes.set_theta_offset(np.pi / 2)
     axes.set_theta_direction(-1)
     axes.set_xticks(angles, [words for _, words, _ in AXES])
-    axes.tick_params(axis="x", pad=22)
-    axes.set_ylim(0, 1.02)
+    axes.tick_params(axis="x", pad=9)
+    for angle, words in zip(angles, axes.get_xticklabels(), strict=True):
+        # Beside the circle, not across it: from the top clockwise, right half first.
+        side = round(float(np.sin(angle)), 6)
+        words.set_horizontalalignment("center" if side == 0 else "left" if side > 0 else "right")
+    axes.set_ylim(0, 1)
+    axes.set_rlabel_position(202.5)  # between two axes on which all methods are near 1
     axes.set_yticks([0.25, 0.5, 0.75, 1.0])
     axes.grid(color=GRID)
     axes.spines["polar"].set_color(GRID)

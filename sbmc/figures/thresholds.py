@@ -22,7 +22,7 @@ def draw(measurements: Measurements) -> Figure:
         A matplotlib figure. Markers stand at the mean over seeds of the F1-optimal threshold and
         of the accuracy that it has on the test set.
     """
-    figure = new_figure(8.0, 6.0)
+    figure = new_figure(9.0, 6.4)
     words = "accuracy of “answer or abstain” over thresholds"
     figure.suptitle(measurements.title(words), fontsize=12)
     axes = figure.subplots()

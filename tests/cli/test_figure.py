@@ -88,7 +88,7 @@ def test_the_confidence_tables_are_printed_in_both_protocols(sbmc):
     assert "0.707±0.013" in output  # the paper's
     assert "0.500±0.000" in output  # ours
     assert "S-SMC's islands are combined by evidence" in output
-    assert "✗ AUC-ROC of S-HMC∥, P = 8, above that of MAP, P = 1: 0.700 against 0.700" in output
+    assert "✗ AUC-ROC of S-HMC∥ (P = 8) above that of MAP: missing" in output
     code, output, _ = sbmc("table", "mnist7", "--confidence", "--format", "markdown")
     assert code == 0
     assert output.count("**") == 14

@@ -24,7 +24,9 @@ def overlapping(examples=300, seed=0, positives=0.3):
     return rng.normal(size=(examples, 7)) + 0.7 * truth[:, None] * np.arange(7) / 6, truth
 
 
-@parametrize_with_checks([ConfidenceClassifier(max_iter=100, random_state=0)])
+@parametrize_with_checks(
+    [ConfidenceClassifier(threshold, max_iter=100, random_state=0) for threshold in (0.5, "f1")]
+)
 def test_estimator_rules(estimator, check):
     check(estimator)
 

@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 import pytest
 from confidence_records import GROUPS, arrays, write
+from matplotlib.patches import Rectangle
+from PIL import Image
 
 from sbmc.checks import BadInput
 from sbmc.figures import (
@@ -19,7 +21,8 @@ from sbmc.figures import (
 from sbmc.figures.catalogue import FIGURES, NAMES, draw_file
 from sbmc.figures.looks import looks
 from sbmc.figures.measured import read, seed_mean
-from sbmc.figures.style import PALETTE
+from sbmc.figures.style import PALETTE, new_figure, save
+from sbmc.studies.confidence_claims import ROWS
 from sbmc.studies.experiments import get_experiment
 
 MNIST7 = get_experiment("mnist7")
@@ -98,10 +101,25 @@ def test_seed_mean_skips_what_is_not_a_number():
 def test_a_method_has_one_colour_and_the_largest_p_a_solid_line(records):
     write(records, "de", islands=1)
     found = looks(read(MNIST7, records))
-    assert [look.colour for look in found] == [PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[2]]
+    # The third colour is that of S-SMC, which has no records here: a method keeps its own.
+    assert [look.colour for look in found] == [PALETTE[0], PALETTE[1], PALETTE[3], PALETTE[3]]
+    assert looks(read(MNIST7, records, methods=["s-hmc"])) == found[2:]
     assert found[2].dashes != "-"
     assert found[3].dashes == "-"
     assert (found[2].hatch, found[3].hatch) == ("///", "")
+
+
+def test_another_row_with_the_same_p_leaves_the_dashes_of_p_alone(records):
+    for islands in (1, 8):
+        write(records, "s-smc", islands=islands)
+    write(records, "s-smc", islands=8, island_weights="equal")
+    found = read(MNIST7, records)
+    seen = {row.name: look for row, look in zip(found.rows, looks(found), strict=True)}
+    assert seen["S-SMC∥, P = 1"].dashes == seen["S-HMC∥, P = 1"].dashes
+    assert seen["S-SMC∥, by evidence, P = 8"].dashes == "-"
+    other = seen["S-SMC∥, equal weights, P = 8"]
+    assert other.dashes not in ("-", seen["S-HMC∥, P = 1"].dashes)
+    assert other.hatch == "..."
 
 
 def test_roc_is_averaged_vertically_and_names_the_areas(records):
@@ -265,3 +283,44 @@ def test_every_figure_becomes_a_file(records, name):
     assert draw_file(name, MNIST7, records, target, protocol="clean") == target
     assert target.read_bytes().startswith(b"\x89PNG")
     assert name in NAMES
+
+
+@pytest.fixture(scope="module")
+def every_row(tmp_path_factory):
+    out = tmp_path_factory.mktemp("records")
+    for row in ROWS:
+        write(out, row.method, islands=row.islands, preset=row.preset, **row.overrides)
+    return read(MNIST7, out)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_with_every_row_nothing_is_cut_off(every_row, name):
+    assert len(every_row.rows) == len(ROWS)
+    figure = FIGURES[name](every_row)
+    figure.draw_without_rendering()
+    width, height = figure.bbox.size
+    for part in [*figure.legends, figure._suptitle]:
+        box = part.get_window_extent()
+        assert 0 <= box.x0 <= box.x1 <= width, part
+        assert 0 <= box.y0 <= box.y1 <= height, part
+
+
+def test_the_papers_entropies_stand_at_its_own_rows_only(every_row):
+    marked = {
+        row.name
+        for row in every_row.rows
+        if not np.isnan(entropies.paper_totals(every_row, row, ["8"])).all()
+    }
+    assert marked == {"MAP", "deep ensemble, P = 1", "S-SMC∥, P = 1", "S-HMC∥, P = 1"}
+
+
+def test_a_saved_picture_keeps_its_colours(tmp_path):
+    figure = new_figure(3.0, 3.0)
+    axes = figure.subplots()
+    # Many greens and one small swatch of blue.
+    axes.imshow(np.linspace(0, 1, 256).reshape(16, 16), cmap="Greens")
+    axes.add_patch(Rectangle((0, 0), 1, 1, color=PALETTE[0]))
+    with Image.open(save(figure, tmp_path / "new" / "picture.png")) as picture:
+        colours = np.array(picture.convert("RGB")).reshape(-1, 3)
+    blue = np.array([int(PALETTE[0][i : i + 2], 16) for i in (1, 3, 5)])
+    assert (np.abs(colours - blue).max(axis=1) <= 8).sum() > 50

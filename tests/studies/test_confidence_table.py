@@ -2,6 +2,7 @@ import pytest
 from confidence_records import write
 
 from sbmc.checks import BadInput
+from sbmc.studies.confidence_claims import SHORTFALLS
 from sbmc.studies.confidence_table import (
     KINDS,
     MISSING,
@@ -33,8 +34,13 @@ def labels(lines):
 
 def test_rows_are_the_papers_with_both_ensembles():
     assert [(row.method, row.overrides.get("islands")) for row in confidence_rows(MNIST7)] == [
-        ("map", None), ("de", 1), ("de", 8), ("s-smc", 1), ("s-smc", 8), ("s-hmc", 1), ("s-hmc", 8),
+        ("map", None), ("de", 1), ("de", 8), ("s-smc", 1), ("s-smc", 8), ("s-smc", 8),
+        ("s-hmc", 1), ("s-hmc", 8), ("s-hmc", 1), ("s-hmc", 8),
     ]  # fmt: skip
+    assert [row.preset for row in confidence_rows(MNIST7)] == ["paper"] * 8 + ["best"] * 2
+    evidence, equal = (row for row in confidence_rows(MNIST7) if row.label.startswith("S-SMC∥, "))
+    assert equal.overrides["island_weights"] == "equal"
+    assert "island_weights" not in evidence.overrides  # the preset's
     digits = get_experiment("digits")
     assert confidence_rows(digits) == digits.rows  # it names none of its own
 
@@ -42,7 +48,7 @@ def test_rows_are_the_papers_with_both_ensembles():
 def test_without_records_our_cells_are_missing_and_the_papers_stand(tmp_path):
     lines = build_confidence(MNIST7, tmp_path, "paper", "optimal_f1")
     ours = [line for line in lines if not line.quiet]
-    assert len(ours) == 7
+    assert len(ours) == 10
     assert all(set(line.cells[2:]) == {MISSING} for line in ours)
     assert labels(lines)[:3] == [("MAP", "1"), ("  paper", MISSING), ("deep ensemble", "1")]
     assert lines[1].cells[2:] == (
@@ -77,26 +83,26 @@ def test_seeds_are_pooled_with_the_papers_standard_error(tmp_path):
     for kind in ("default", "optimal_f1"):
         lines = build_confidence(MNIST7, tmp_path, "paper", kind)
         # levels 0 to 0.04: mean 0.02, root mean squared deviation 0.01414, over sqrt 5
-        assert lines[-2].cells[:3] == ("S-HMC∥", "8", "0.520±0.006")
-        assert cell(lines, -2, kind, "AUC-ROC") == "0.720±0.006"
+        assert lines[-4].cells[:3] == ("S-HMC∥", "8", "0.520±0.006")
+        assert cell(lines, -4, kind, "AUC-ROC") == "0.720±0.006"
         assert lines[0].cells[:3] == ("MAP (1 of 5 seeds)", "1", "0.500±0.000")
-    assert cell(lines, -2, "optimal_f1", "threshold") == "0.250±0.000"
+    assert cell(lines, -4, "optimal_f1", "threshold") == "0.250±0.000"
     clean = build_confidence(MNIST7, tmp_path, "clean", "default")
-    assert clean[-1].cells[:3] == ("S-HMC∥", "8", "0.510±0.006")
+    assert clean[-3].cells[:3] == ("S-HMC∥", "8", "0.510±0.006")
     assert not any(line.quiet for line in clean)  # nothing of the paper's is comparable
 
 
 def test_what_a_record_does_not_have_is_a_missing_cell(tmp_path):
     write(tmp_path)
     lines = build_confidence(MNIST7, tmp_path, "clean", "guarantee")
-    assert set(lines[-1].cells[2:]) == {MISSING}  # the made-up record has no guarantee
+    assert set(lines[-3].cells[2:]) == {MISSING}  # the made-up record has no guarantee
     ood = build_confidence(MNIST7, tmp_path, "clean", "ood")
-    assert cell(ood, -1, "ood", "H_ep: AUROC") == "0.790±0.000"
-    assert cell(ood, -1, "ood", "max p: AUROC") == MISSING
+    assert cell(ood, -3, "ood", "H_ep: AUROC") == "0.790±0.000"
+    assert cell(ood, -3, "ood", "max p: AUROC") == MISSING
 
 
 def test_only_seeds_with_the_classifier_are_found(tmp_path):
-    row = confidence_rows(MNIST7)[-1]
+    row = confidence_rows(MNIST7)[-3]
     assert find_confidence(tmp_path, MNIST7, row) is None
     write(tmp_path, seed=3)
     write(tmp_path, seed=4, confidence=False)
@@ -116,20 +122,27 @@ def test_words_choose_tables():
         build_confidence(MNIST7, None, "tidy", "default")
 
 
-def test_the_claim_compares_at_equal_p_and_fails_without_records(tmp_path):
+def test_claims_are_printed_with_their_numbers_and_fail_without_records(tmp_path):
     lines = claim_lines(MNIST7, tmp_path, "paper")
-    assert len(lines) == 4  # P = 1 and 8, against MAP and the ensemble
-    assert all(line.startswith("✗") and line.endswith("missing") for line in lines)
-    write(tmp_path, "map", level=-0.1)
-    write(tmp_path, "de", islands=8, level=0.05)
-    write(tmp_path, "s-hmc", islands=8)
+    assert len(lines) == 8  # at P = 1 and 8: against MAP, twice the ensemble; anchored at SWA
+    assert all(line.startswith("✗") and "missing" in line for line in lines)
+    for seed in range(5):
+        write(tmp_path, "map", seed=seed, level=-0.1)
+        write(tmp_path, "de", seed=seed, islands=8, level=0.05)
+        write(tmp_path, "s-hmc", seed=seed, islands=8)
     for protocol, ours in (("paper", "0.700"), ("clean", "0.690")):
         lines = claim_lines(MNIST7, tmp_path, protocol)
-        assert lines[2].startswith("✓ AUC-ROC of S-HMC∥, P = 8, above that of MAP, P = 1")
-        assert f"{ours} against" in lines[2]
-        assert "(+0.100±0.000)" in lines[2]
-        assert lines[3].startswith("✗ AUC-ROC of S-HMC∥, P = 8, above that of deep ensemble, P = 8")
-        assert "(-0.050±0.000)" in lines[3]
+        assert lines[4].startswith("✓ AUC-ROC of S-HMC∥ (P = 8) above that of MAP: ")
+        assert lines[4].endswith("(+0.100±0.000)")
+        assert f"{ours} against" in lines[4]
+        assert lines[5].startswith("✗ AUC-ROC of S-HMC∥ (P = 8) above that of the deep ensemble")
+        assert "(-0.050±0.000)" in lines[5]
+        # A shortfall that is known says why.
+        why = SHORTFALLS.get(f"auc-{protocol}-p8-de", "")
+        assert lines[5].endswith(f" ({why})" if why else "(-0.050±0.000)")
+    assert claim_lines(get_experiment("digits"), tmp_path, "paper") == []
+    with pytest.raises(BadInput, match="`confidence` must be"):
+        claim_lines(MNIST7, tmp_path, "tidy")
 
 
 def test_markdown_has_a_title_and_a_column_for_each_heading(tmp_path):

@@ -1,0 +1,124 @@
+"""What is claimed of confidence, on the committed records. A missing record is a failure."""
+
+from pathlib import Path
+
+import pytest
+from confidence_records import write
+
+from sbmc.studies.claims import check_claim
+from sbmc.studies.confidence import PROTOCOLS
+from sbmc.studies.confidence_claims import (
+    ALLOWED,
+    CLAIMS,
+    GUARANTEE,
+    ROWS,
+    SHORTFALLS,
+    SWA_ANCHORED,
+    TOTAL_ENTROPY,
+)
+from sbmc.studies.confidence_table import confidence_rows, row_islands
+from sbmc.studies.experiments import get_experiment
+
+RECORDS = Path(__file__).parents[2] / "experiments" / "records"
+ALL = [claim for protocol in PROTOCOLS for claim in CLAIMS[protocol]]
+
+
+@pytest.mark.parametrize("claim", ALL, ids=lambda claim: claim.name)
+def test_claim_holds_on_the_committed_records(claim):
+    verdict = check_claim(claim, RECORDS)
+    assert "missing" not in verdict.evidence
+    # A shortfall is listed openly, and only as long as it is one.
+    expected = claim.name not in SHORTFALLS
+    assert verdict.holds is expected, f"{verdict.statement}: {verdict.evidence}"
+
+
+def test_shortfalls_name_claims():
+    assert SHORTFALLS.keys() <= {claim.name for claim in ALL}
+
+
+def other(overrides):
+    return {name: value for name, value in overrides.items() if name != "islands"}
+
+
+def test_claims_cover_the_rows_of_the_tables():
+    mnist7 = get_experiment("mnist7")
+    rows = [
+        (row.method, row_islands(mnist7, row), row.preset, other(row.overrides))
+        for row in confidence_rows(mnist7)
+    ]
+    assert rows == [(row.method, row.islands, row.preset, other(row.overrides)) for row in ROWS]
+
+
+# What the claims themselves do, on made-up records in which all of them hold.
+
+
+def guarantee(violations=0.09, coverage=0.51, mixed=0.04):
+    return {
+        f"{GUARANTEE}.in_domain.splits.violations": violations,
+        f"{GUARANTEE}.in_domain.splits.coverage": coverage,
+        f"{GUARANTEE}.mixed.splits.violations": 0.0,
+        f"{GUARANTEE}.mixed.splits.coverage": mixed,
+    }
+
+
+def write_all(out, seeds=range(5), levels=None, total=None, **change):
+    for row in ROWS:
+        key = "swa" if row in SWA_ANCHORED.values() else row.method
+        level = {"s-hmc": 0.01, "swa": 0.01, **(levels or {})}.get(key, 0.0)
+        entropy = {"s-hmc": 0.81, **(total or {})}.get(key, 0.8)
+        for seed in seeds:
+            # One run of all is changed: a mean over seeds or methods would hide it.
+            one = (row.method, row.islands, seed) == ("de", 8, 3)
+            more = guarantee(**change) if one else guarantee()
+            more |= dict.fromkeys(TOTAL_ENTROPY.values(), entropy)
+            common = {"seed": seed, "level": level, "more": more}
+            write(
+                out, row.method, islands=row.islands, preset=row.preset, **common, **row.overrides
+            )
+
+
+def failing(out):
+    return {claim.name for claim in ALL if not check_claim(claim, out).holds}
+
+
+def auc(*others):
+    return {f"auc-{p}-p{i}-{one}" for p in PROTOCOLS for i in (1, 8) for one in others}
+
+
+def swa():
+    return {f"auc-{protocol}-p{islands}-swa-de" for protocol in PROTOCOLS for islands in (1, 8)}
+
+
+def test_all_claims_can_hold(tmp_path):
+    write_all(tmp_path)
+    assert failing(tmp_path) == set()
+
+
+def test_nine_and_a_half_of_a_hundred_violations_are_allowed():
+    assert pytest.approx(0.0962, abs=1e-4) == ALLOWED  # 0.05 + 3 · 0.01541
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        ({"levels": {"map": 0.02}}, auc("map")),
+        ({"levels": {"de": 0.02}}, auc("de") | swa()),
+        ({"levels": {"swa": -0.01}}, swa()),
+        ({"total": {"de": 0.82}}, {f"total-{p}-p{i}-de" for p in PROTOCOLS for i in (1, 8)}),
+        ({"levels": {"s-hmc": -0.01}}, auc("map", "de")),
+        ({"violations": 0.10}, {"guarantee-violations"}),
+        ({"coverage": 0.49}, {"guarantee-coverage"}),
+        ({"mixed": 0.11}, {"guarantee-mixed"}),
+    ],
+)
+def test_each_claim_can_fail(tmp_path, change, broken):
+    write_all(tmp_path, **change)
+    assert failing(tmp_path) == broken
+
+
+def test_missing_records_fail_every_claim(tmp_path):
+    everything = {claim.name for claim in ALL}
+    assert failing(tmp_path) == everything
+    write_all(tmp_path, seeds=range(4))
+    assert failing(tmp_path) == everything
+    assert "missing" in check_claim(ALL[0], tmp_path).evidence
