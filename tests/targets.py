@@ -16,9 +16,13 @@ from torch import Tensor, nn
 
 import sbmc
 from sbmc import HMC, SMC
+from sbmc.examples import Examples
+from sbmc.forward import build_forward
+from sbmc.parameters import select_parameters
+from sbmc.prior import anchored_prior
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.diagnostics import SMCRun
-from sbmc.target import Evaluation, Evaluations
+from sbmc.target import Evaluation, Evaluations, Target
 
 
 class AnalyticTarget:
@@ -147,6 +151,19 @@ class Regression(NamedTuple):
             return -errors.square().sum(-1) / (2 * self.noise_variance) - scale
 
         return AnalyticTarget(log_likelihood)
+
+    def engine(self, s: float) -> Target:
+        """The same by the target engine, which has data to split; with its counts at zero."""
+        space = select_parameters(self.model)
+        anchor = space.flatten(self.model)
+        prior = anchored_prior(anchor, s, torch.full_like(anchor, self.prior_variance))
+        forward = build_forward(self.model, space, self.inputs[:2])
+        likelihood = sbmc.Gaussian(noise_variance=self.noise_variance)
+        outputs = forward(anchor.unsqueeze(0), forward.prepare(self.inputs))[0]
+        examples = Examples(self.inputs, likelihood.check(self.targets, outputs).detach())
+        target = Target(forward, examples, likelihood, prior)
+        target.evaluations.gradient = target.evaluations.forward = 0
+        return target
 
 
 def sample_regression(s: float, sampler: HMC, particles: int = 400) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,16 @@ from torch import Tensor
 from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES, StepSearch, adapted
 from sbmc.samplers.chain_settings import ChainSettings
 from sbmc.samplers.noise import IslandNoise, island_rows
+from sbmc.samplers.snapshot import (
+    NOTHING,
+    Flat,
+    Keeper,
+    Snapshot,
+    place_of,
+    set_generators,
+    with_fields,
+    with_runs,
+)
 from sbmc.target import Target
 
 
@@ -75,6 +86,7 @@ def run_chains(
     rng: IslandNoise,
     start: Tensor,
     report: Callable[[list[ChainRun]], None] | None = None,
+    keeper: Keeper = NOTHING,
 ) -> list[ChainRun]:
     """Run a batch of islands to the end of their steps or budget.
 
@@ -87,21 +99,19 @@ def run_chains(
         rng: the islands' noise.
         start: whitened positions `(islands * particles, dim)`.
         report: called after every step with all runs.
+        keeper: is offered the place before the first step and after every one, as "chains". The
+            state and the runs have to hold all that the next step depends on.
 
     Returns:
         One run per island; those whose start was not finite have failed, alone.
     """
     particles = rng.particles
-    first_size = settings.step_size or min(FIRST_GUESS, settings.largest_step)
-    runs = [ChainRun(step_size=first_size) for _ in rng.generators]
-    counts = target.evaluations
-    before = counts.gradient + counts.forward
-    state = init(start, target)
-    for run in runs:
-        run.spend((counts.gradient + counts.forward - before) // len(start), settings)
-    _fail_non_finite(runs, state, particles)
-    if settings.step_size is None:
-        _search_step_sizes(runs, settings, step, state, target, rng)
+    place = keeper.recall("chains")
+    if place is None:
+        state, runs = _begin(settings, init, step, target, rng, start)
+        keeper.offer("chains", partial(place_of, state, runs, rng.generators))
+    else:
+        state, runs = _go_on(place, init, target, rng, start)
     while going := [i for i, run in enumerate(runs) if _unfinished(run, settings)]:
         noise = rng.select(going)
         jitter = noise.uniform_per_island().tolist()
@@ -126,15 +136,55 @@ def run_chains(
         acceptance = info.acceptance.view(len(going), particles).mean(1).tolist()
         broken = info.non_finite.view(len(going), particles).sum(1).tolist()
         for k, i in enumerate(going):
-            _after_step(runs[i], settings, plans[k].evaluations, acceptance[k], broken[k])
+            length = int(plans[k].evaluations)
+            _after_step(runs[i], settings, length, acceptance[k], broken[k])
             _keep(runs[i], settings, state.position[i * particles : (i + 1) * particles])
         _fail_non_finite(runs, state, particles)
+        keeper.offer("chains", partial(place_of, state, runs, rng.generators))
         if report is not None:
             report(runs)
+    keeper.leave("chains")
     for run in runs:
         if run.outcome == "running":
             run.outcome = "completed"
     return runs
+
+
+def _begin(
+    settings: ChainSettings,
+    init: Callable[[Tensor, Target], Any],
+    step: Callable[..., tuple[Any, Any]],
+    target: Target,
+    rng: IslandNoise,
+    start: Tensor,
+) -> tuple[Any, list[ChainRun]]:
+    """Evaluate the start, and find the first step sizes if they are not given."""
+    first_size = float(settings.step_size or min(FIRST_GUESS, settings.largest_step))
+    runs = [ChainRun(step_size=first_size) for _ in rng.generators]
+    counts = target.evaluations
+    before = counts.gradient + counts.forward
+    state = init(start, target)
+    for run in runs:
+        run.spend((counts.gradient + counts.forward - before) // len(start), settings)
+    _fail_non_finite(runs, state, rng.particles)
+    if settings.step_size is None:
+        _search_step_sizes(runs, settings, step, state, target, rng)
+    return state, runs
+
+
+def _go_on(
+    place: Snapshot,
+    init: Callable[[Tensor, Target], Any],
+    target: Target,
+    rng: IslandNoise,
+    start: Tensor,
+) -> tuple[Any, list[ChainRun]]:
+    """State and runs as they were, and the generators: last, since `init` may draw from them."""
+    flat: Any = Flat(target)
+    state = with_fields("state", init(start, flat), place.tensors)
+    runs = with_runs(ChainRun, place, start.device)
+    set_generators(rng.generators, place.tensors["generators"])
+    return state, runs
 
 
 def _unfinished(run: ChainRun, settings: ChainSettings) -> bool:

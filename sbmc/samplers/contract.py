@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor
 
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 
@@ -57,7 +58,14 @@ class Sampler:
         """How many positions an island of `particles` starts from."""
         return particles
 
-    def run(self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None) -> list[Any]:
+    def run(
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
+    ) -> list[Any]:
         """Run the islands of `rng` from `start` `(islands * population, dim)`, whitened.
 
         Args:
@@ -65,6 +73,9 @@ class Sampler:
             rng: the islands' noise.
             start: where they begin.
             report: to be called now and then with all runs.
+            keeper: is offered places from which the run can go on with the same bits, and has
+                the one that it is to go on from, if it was stopped before. All else has to be
+                as it was then, the generators at their beginning too.
 
         Returns:
             An `IslandRun` of each.

@@ -34,6 +34,7 @@ from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.hmc_kernel import HMCState, hamiltonian, trajectory
 from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 
@@ -158,9 +159,14 @@ class GHMC(ChainSettings):
         return Plan(self.leapfrog if left is None else min(self.leapfrog, left), step_size)
 
     def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
     ) -> list[ChainRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         begin = partial(init, rng=rng)
         move = partial(step, friction=self.friction)
-        return run_chains(self.limited(), begin, move, target, rng, start, report)
+        return run_chains(self.limited(), begin, move, target, rng, start, report, keeper)

@@ -17,6 +17,7 @@ from sbmc.samplers.hmc_kernel import HMCState, init, step
 from sbmc.samplers.metropolis import MetropolisInfo
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.scout import BATCHES, scout
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 QUARTER_PERIOD = math.pi / 2
@@ -194,17 +195,28 @@ class HMC(ChainSettings):
         return Plan(count, step_size)
 
     def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
     ) -> list[ChainRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         settings = self.limited()
         begin = partial(init, rng=rng, rank=self.precondition or 0)
         if settings.scout is None:
-            return run_chains(settings, begin, self._step, target, rng, start, report)
-        return settings._run_scouted(begin, target, rng, start, report)
+            return run_chains(settings, begin, self._step, target, rng, start, report, keeper)
+        return settings._run_scouted(begin, target, rng, start, report, keeper)
 
     def _run_scouted(
-        self, begin: Any, target: Target, rng: IslandNoise, start: Tensor, report: Any
+        self,
+        begin: Any,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any,
+        keeper: Keeper,
     ) -> list[ChainRun]:
         """Scout, then run the chains on what is left of the budget, as if they started there."""
         assert self.scout is not None
@@ -215,15 +227,19 @@ class HMC(ChainSettings):
             if report is not None:
                 report([ChainRun(step_size=first, epochs=done) for _ in rng.generators])
 
-        found = scout(
-            rng,
-            start,
-            target,
-            epochs=spent,
-            step_size=self.scout_step_size,
-            batches=self.scout_batches or BATCHES,
-            tell=tell_epochs,
-        )
+        found = start
+        # Chains that go on from a place of their own have their scouting behind them.
+        if not keeper.has("chains"):
+            found = scout(
+                rng,
+                start,
+                target,
+                epochs=spent,
+                step_size=self.scout_step_size,
+                batches=self.scout_batches or BATCHES,
+                tell=tell_epochs,
+                keeper=keeper,
+            )
         left = None if self.epochs is None else self.epochs - spent
         rest = replace(self, epochs=left, scout=None, scout_step_size=None, scout_batches=None)
 
@@ -231,7 +247,7 @@ class HMC(ChainSettings):
             return [replace(run, epochs=run.epochs + spent) for run in runs]
 
         tell = None if report is None else lambda runs: report(whole(runs))
-        return whole(run_chains(rest, begin, self._step, target, rng, found, tell))
+        return whole(run_chains(rest, begin, self._step, target, rng, found, tell, keeper))
 
     def _step(self, *args: Any, **options: Any) -> tuple[HMCState, MetropolisInfo]:
         return step(*args, **options, splitting=bool(self.splitting))

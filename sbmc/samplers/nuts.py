@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +28,8 @@ from torch import Tensor
 from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.contract import Sampler
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.nuts_chains import Chain, launcher, run_side_by_side
+from sbmc.samplers.nuts_chains import Chain, go_on, launcher, place_of_chains, run_side_by_side
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Evaluation, Target
 
 # Chains that run side by side: each takes a handful of threads, which mostly sleep.
@@ -154,15 +156,24 @@ class NUTS(Sampler):
         return max(1, min(MOST_CHAINS, TRACE_BYTES // (2 * 8 * dim * self.steps)))
 
     def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
     ) -> list[NUTSRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened.
+
+        nutpie's state cannot be saved. A run that was stopped makes those chains once more that
+        were under way, with the same seeds and so the same bits; chains that had ended are kept.
 
         Args:
             target: log likelihood and gradient.
             rng: each chain's seed is drawn from its island's generator.
             start: where the chains begin, exactly.
             report: called with all runs when a draw has been made.
+            keeper: is offered the place as "nuts" when chains that ran side by side have ended.
 
         Returns:
             One run per island; those whose start was not finite have failed, alone.
@@ -191,11 +202,18 @@ class NUTS(Sampler):
             return tempered(positions, target(positions.to(start)), self.temperature)
 
         most = self.side_by_side(start.shape[1])
-        for i in range(0, len(chains), most):
+        place = keeper.recall("nuts")
+        if place is not None:
+            go_on(place, chains)
+            _update(runs, chains, self.steps)
+        ended = 0 if place is None else place.values["ended"]
+        for i in range(ended, len(chains), most):
             # What is left of an island that has failed would be work for nothing.
             batch = [c for c in chains[i : i + most] if runs[c.island].outcome == "running"]
             run_side_by_side(launch, batch, evaluate, tell)
+            keeper.offer("nuts", partial(place_of_chains, chains, i + len(chains[i : i + most])))
             tell()
+        keeper.leave("nuts")
         for island, run in enumerate(runs):
             _finish(run, [chain for chain in chains if chain.island == island], start)
         return runs

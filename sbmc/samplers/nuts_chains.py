@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput
+from sbmc.samplers.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from sbmc.samplers.nuts import NUTS
@@ -228,3 +229,29 @@ def _statistics(trace: Any) -> dict[str, np.ndarray]:
     _, (batch,) = trace.get_arrow_trace()
     names = ("mean_tree_accept", "n_steps", "diverging", "step_size_bar")
     return {name: np.array(batch.column(name).to_pylist()) for name in names}
+
+
+def place_of_chains(chains: Sequence[Chain], ended: int) -> Snapshot:
+    """What the first `ended` chains have come to; the others have yet to begin."""
+    tensors: dict[str, Tensor] = {}
+    counts = [[chain.evaluations, chain.made, bool(chain.broken)] for chain in chains[:ended]]
+    for chain in chains[:ended]:
+        # Chains that were given up, with an island whose start was not finite, have none.
+        if chain.statistics:
+            tensors[f"{chain.row}.kept"] = torch.from_numpy(np.stack(chain.kept))
+            for name, values in chain.statistics.items():
+                tensors[f"{chain.row}.{name}"] = torch.from_numpy(values)
+    return Snapshot(tensors, {"ended": ended, "counts": counts})
+
+
+def go_on(place: Snapshot, chains: Sequence[Chain]) -> None:
+    """Put the chains that had ended back to their ends."""
+    for chain, counts in zip(chains, place.values["counts"], strict=False):
+        chain.evaluations, chain.made, chain.broken = counts
+        told = {
+            name.split(".", 1)[1]: tensor.cpu().numpy()
+            for name, tensor in place.tensors.items()
+            if name.split(".", 1)[0] == str(chain.row)
+        }
+        chain.kept = list(told.pop("kept", ()))
+        chain.statistics = told

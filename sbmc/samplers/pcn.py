@@ -23,6 +23,7 @@ from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.kernel import OneStepKernel
 from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 
@@ -120,7 +121,12 @@ class PCN(OneStepKernel, ChainSettings):
         return 1.0
 
     def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
     ) -> list[ChainRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
-        return run_chains(self.limited(), init, step, target, rng, start, report)
+        return run_chains(self.limited(), init, step, target, rng, start, report, keeper)

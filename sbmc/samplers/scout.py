@@ -13,13 +13,21 @@ scouting says where chains begin, and an exact sampler has the rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from sbmc.log import logger
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.snapshot import (
+    NOTHING,
+    Keeper,
+    Snapshot,
+    generator_states,
+    set_generators,
+)
 from sbmc.target import Target
 
 BATCHES = 10
@@ -41,6 +49,7 @@ def scout(
     step_size: float,
     batches: int = BATCHES,
     tell: Callable[[int], None] | None = None,
+    keeper: Keeper = NOTHING,
 ) -> Tensor:
     """Let every particle travel from `position` by stochastic-gradient Hamiltonian dynamics.
 
@@ -53,6 +62,7 @@ def scout(
         batches: M, how many disjoint batches the data are split into. Each pass takes every batch
             once, in a new order.
         tell: called after every pass with how many there have been.
+        keeper: is offered the place after every pass, as "scout".
 
     Returns:
         Where the particles are after it, `(particles, dim)`; those that were thrown out, because
@@ -64,19 +74,36 @@ def scout(
     keep = math.exp(-FRICTION * step_size)
     renew = math.sqrt(1 - keep**2)
     dim, dtype = position.shape[1], position.dtype
-    z, p = position.clone(), rng.normal(dim, dtype)
-    for done in range(1, epochs + 1):
+    generators = [*rng.generators, order]
+    place = keeper.recall("scout")
+    if place is None:
+        z, p, made = position.clone(), rng.normal(dim, dtype), 0
+    else:
+        z, p = (place.tensors[name].to(position.device) for name in ("position", "momentum"))
+        made = place.values["epochs"]
+        set_generators(generators, place.tensors["generators"])
+    for done in range(made + 1, epochs + 1):
         for part in torch.randperm(batches, generator=order).tolist():
             z = z + step_size / 2 * p
             p = keep * p + renew * rng.normal(dim, dtype)
             z = z + step_size / 2 * p
             p = p + step_size * (batches * parts[part](z).gradient - z)
         target.evaluations.gradient += len(z)
+        keeper.offer("scout", partial(_place, z, p, generators, done))
         if tell is not None:
             tell(done)
+    keeper.leave("scout")
     calm = p.square().mean(-1, keepdim=True) < HOTTEST  # false for NaN too
     lost = len(z) - int(calm.sum())
     if lost:
         words = "scouting threw %d of %d particles out; a smaller `scout_step_size` would keep them"
         logger.warning(words, lost, len(z))
     return torch.where(calm, z, position)
+
+
+def _place(
+    position: Tensor, momentum: Tensor, generators: Sequence[torch.Generator], epochs: int
+) -> Snapshot:
+    states = generator_states(generators)
+    tensors = {"position": position, "momentum": momentum, "generators": states}
+    return Snapshot(tensors, {"epochs": epochs})

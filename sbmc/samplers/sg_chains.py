@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,15 @@ from sbmc.checks import is_number, is_whole, require
 from sbmc.minibatch import MiniBatches
 from sbmc.samplers.contract import Sampler
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.snapshot import (
+    NOTHING,
+    Keeper,
+    Snapshot,
+    place_of,
+    set_generators,
+    with_fields,
+    with_runs,
+)
 from sbmc.target import Evaluation, Target
 
 # positions (particles, dim) -> estimates of log likelihood and gradient
@@ -125,6 +135,7 @@ def run_passes(
     rng: IslandNoise,
     start: Tensor,
     report: Callable[[list[PassesRun]], None] | None = None,
+    keeper: Keeper = NOTHING,
 ) -> list[PassesRun]:
     """Run a batch of islands through all passes over the data.
 
@@ -136,6 +147,7 @@ def run_passes(
         rng: the islands' noise; the order of the data is drawn from it too.
         start: whitened positions `(islands * particles, dim)`.
         report: called after every pass with all runs.
+        keeper: is offered the place after every pass, as "passes".
 
     Returns:
         One run per island; those whose positions were not finite any more have failed, alone.
@@ -143,8 +155,17 @@ def run_passes(
     batches = MiniBatches(target)
     runs = [PassesRun(step_size=settings.step_size) for _ in rng.generators]
     active, state = list(range(len(runs))), init(rng, start)
-    order = torch.empty(len(start), 0)
-    for epoch in range(settings.epochs):
+    order, first = torch.empty(len(start), 0), 0
+    place = keeper.recall("passes")
+    if place is not None:
+        active, first = list(place.values["active"]), place.values["epochs"]
+        runs = with_runs(PassesRun, place, start.device)
+        state = with_fields("state", state, place.tensors)
+        order = place.tensors.get("order", order).to(start.device)
+        set_generators(rng.generators, place.tensors["generators"])
+    for epoch in range(first, settings.epochs):
+        if not active:
+            break
         noise, size = rng.select(active), settings.size_at(epoch)
         backwards = settings.paired and epoch % 2 == 1
         if not backwards:
@@ -164,13 +185,30 @@ def run_passes(
             rows = _rows(staying, rng.particles).to(start.device)
             state, order = type(state)(*(part[rows] for part in state)), order[rows]
             active = [active[k] for k in staying]
+        # What the next pass takes backwards.
+        again = order if settings.paired and not backwards else None
+        make = partial(_place, state, runs, rng, list(active), epoch + 1, again)
+        keeper.offer("passes", make)
         if report is not None:
             report(runs)
-        if not active:
-            break
+    keeper.leave("passes")
     for i in active:
         runs[i].outcome = "completed"
     return runs
+
+
+def _place(
+    state: Any,
+    runs: list[PassesRun],
+    rng: IslandNoise,
+    active: list[int],
+    epochs: int,
+    order: Tensor | None,
+) -> Snapshot:
+    tensors, values = place_of(state, runs, rng.generators)
+    if order is not None:
+        tensors["order"] = order
+    return Snapshot(tensors, {**values, "active": active, "epochs": epochs})
 
 
 def _estimate(batches: MiniBatches, index: Tensor) -> Estimate:
@@ -187,7 +225,7 @@ def _after_pass(
 ) -> None:
     run.epochs += 1
     run.steps += steps
-    run.step_size = size
+    run.step_size = float(size)
     run.non_finite = non_finite
     if non_finite:
         run.outcome = "failed"

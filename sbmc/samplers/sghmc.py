@@ -41,6 +41,7 @@ from sbmc.samplers.sg_chains import (
     StochasticGradient,
     run_passes,
 )
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 
@@ -132,7 +133,12 @@ class SGHMC(StochasticGradient):
         require(good, "gradient_noise", "from 0 to the friction", self.gradient_noise)
 
     def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
     ) -> list[PassesRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         move = partial(
@@ -141,4 +147,4 @@ class SGHMC(StochasticGradient):
             gradient_noise=self.gradient_noise,
             temperature=self.temperature,
         )
-        return run_passes(self, init, move, target, rng, start, report)
+        return run_passes(self, init, move, target, rng, start, report, keeper)

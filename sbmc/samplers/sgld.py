@@ -32,6 +32,7 @@ from sbmc.samplers.sg_chains import (
     StochasticGradient,
     run_passes,
 )
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 
@@ -120,8 +121,13 @@ class SGLD(StochasticGradient):
         return float(self.step_size * (1 + epoch / self.delay) ** -self.decay)
 
     def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
     ) -> list[PassesRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         move = partial(step, temperature=self.temperature)
-        return run_passes(self, init, move, target, rng, start, report)
+        return run_passes(self, init, move, target, rng, start, report, keeper)

@@ -40,6 +40,7 @@ from sbmc.samplers.sg_chains import (
     StochasticGradient,
     run_passes,
 )
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 # Below it, a difference of nearly equal numbers is replaced by its series, exact to 1e-10.
@@ -148,8 +149,13 @@ class UBU(StochasticGradient):
         require(good, "friction", "positive and finite", self.friction)
 
     def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
     ) -> list[PassesRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         move = partial(step, friction=self.friction, temperature=self.temperature)
-        return run_passes(self, init, move, target, rng, start, report)
+        return run_passes(self, init, move, target, rng, start, report, keeper)

@@ -26,13 +26,9 @@ from torch import nn
 
 import sbmc
 from sbmc import BadInput
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
 from sbmc.likelihoods import Gaussian
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
 from sbmc.samplers.contract import Sampler
-from sbmc.target import Target
+from sbmc.samplers.snapshot import NOTHING
 
 PARTICLES, ISLANDS = 4, 3
 
@@ -77,16 +73,7 @@ def fit(model, data, settings, **options):
 
 def make_target():
     """The regression's target itself, with its counter at zero."""
-    model, data, options = regression()
-    space = select_parameters(model)
-    anchor = space.flatten(model)
-    prior = anchored_prior(anchor, 0.25, torch.full_like(anchor, options["prior_variance"]))
-    forward = build_forward(model, space, data[0][:2])
-    likelihood = options["likelihood"]
-    targets = likelihood.check(data[1], forward(anchor.unsqueeze(0), forward.prepare(data[0]))[0])
-    target = Target(forward, Examples(data[0], targets.detach()), likelihood, prior)
-    target.evaluations.gradient = target.evaluations.forward = 0
-    return target
+    return conjugate_regression().engine(0.25)
 
 
 def run(settings, islands=ISLANDS, seed=0, target=None):
@@ -111,7 +98,7 @@ class TestDiscovery:
         code = (
             "from sbmc.samplers.contract import Sampler\n"
             "class Fresh(Sampler):\n"
-            "    def run(self, target, rng, start, report=None):\n"
+            "    def run(self, target, rng, start, report=None, keeper=None):\n"
             "        return []\n"
         )
         (tmp_path / "fresh.py").write_text(code)
@@ -255,9 +242,9 @@ class TestPlantedBugs:
     def broken(harm):
         @dataclasses.dataclass(frozen=True, kw_only=True)
         class Broken(sbmc.MALA):
-            def run(self, target, rng, start, report=None):
+            def run(self, target, rng, start, report=None, keeper=NOTHING):
                 harm(target, start)
-                return super().run(target, rng, start, report)
+                return super().run(target, rng, start, report, keeper)
 
         assert issubclass(Broken, Sampler)
         return Broken(steps=2)

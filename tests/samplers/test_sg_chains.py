@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc import SGHMC, SGLD, UBU, BadInput, islands
+from sbmc import SGHMC, SGLD, UBU, BadInput, work
 from sbmc.samplers import sg_chains, sgld
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.sg_chains import StepInfo, run_passes
@@ -206,7 +206,7 @@ class TestFit:
     def test_folded_is_as_alone(self, sampler, monkeypatch):
         settings = sampler(epochs=4, batch_size=6)
         folded = sample(settings, islands=4, dtype=torch.float64)
-        monkeypatch.setattr(islands, "FOLD_PARTICLES", 3)
+        monkeypatch.setattr(work, "FOLD_PARTICLES", 3)
         alone = sample(settings, islands=4, dtype=torch.float64)
         torch.testing.assert_close(folded.positions, alone.positions, rtol=1e-9, atol=1e-9)
 

@@ -7,6 +7,7 @@ the others go on without it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,6 +31,17 @@ from sbmc.samplers.smc.tempering import (
     tempered_step,
 )
 from sbmc.samplers.smc.waste_free import WasteFreeMutation
+from sbmc.samplers.snapshot import (
+    NOTHING,
+    Flat,
+    Keeper,
+    Snapshot,
+    generator_states,
+    place_of,
+    set_generators,
+    with_fields,
+    with_runs,
+)
 from sbmc.target import Target
 
 if TYPE_CHECKING:
@@ -39,7 +51,12 @@ Report = Callable[[list[SMCRun]], None]
 
 
 def run_smc(
-    settings: SMC, target: Target, rng: IslandNoise, start: Tensor, report: Report | None = None
+    settings: SMC,
+    target: Target,
+    rng: IslandNoise,
+    start: Tensor,
+    report: Report | None = None,
+    keeper: Keeper = NOTHING,
 ) -> list[SMCRun]:
     """Run a batch of islands from draws of the prior to temperature 1.
 
@@ -49,18 +66,17 @@ def run_smc(
         rng: the islands' noise.
         start: draws from the prior, whitened, `(islands * population, dim)`.
         report: called after every temperature with all runs.
+        keeper: is offered the place before every temperature, as "smc", and after every move, as
+            "mutation" on top of it. Going on, weights and ancestors are found once more.
 
     Returns:
         One run per island; those that could not be finished say why, and do not stop the others.
     """
     kernel = settings.move
-    islands = len(rng.generators)
-    state = first_state(kernel.begin(start, target), islands)
-    runs = [SMCRun(step_size=kernel.step_size or FIRST_GUESS) for _ in range(islands)]
-    for run in runs:
-        _spend(run, kernel, len(start) // islands // rng.particles)
+    place = keeper.recall("smc")
+    state, runs = _begin(kernel, target, rng, start, place)
     increment, resample = _increment(settings), _resampling(settings, rng.particles)
-    searched = kernel.step_size is not None or settings.step_sizes is not None
+    searched = kernel.step_size is not None or settings.step_sizes is not None or place is not None
     _end_non_finite(runs, state)
     while going := [i for i, run in enumerate(runs) if run.outcome == "running"]:
         part = _take(state, going)
@@ -74,12 +90,18 @@ def run_smc(
         if not searched:
             _search_step_sizes(active, kernel, part, ahead[able], target, noise)
             searched = True
+        if place is None:
+            # It may be asked for while the moves draw noise: the generators as they are now.
+            before = generator_states(rng.generators)
+            keeper.offer("smc", partial(place_of, state, runs, before))
+        # The place that a run goes on from stands already, with that of its moves on top.
+        place = None
         part, info = tempered_step(
             noise,
             part,
             increment=increment,
             resample=resample,
-            move=_mutation(settings, target, active),
+            move=_mutation(settings, target, active, keeper),
         )
         state = _put(state, going, part)
         for k, run in enumerate(active):
@@ -88,7 +110,25 @@ def run_smc(
         _end_finished(runs, state)
         if report is not None:
             report(runs)
+    keeper.leave("smc")
     return runs
+
+
+def _begin(
+    kernel: Kernel, target: Target, rng: IslandNoise, start: Tensor, place: Snapshot | None
+) -> tuple[SMCState, list[SMCRun]]:
+    """State and runs at temperature 0, or as they were at `place`, and then the generators too."""
+    islands = len(rng.generators)
+    if place is not None:
+        flat: Any = Flat(target)
+        state = with_fields("state", first_state(kernel.begin(start, flat), islands), place.tensors)
+        set_generators(rng.generators, place.tensors["generators"])
+        return state, with_runs(SMCRun, place, start.device)
+    state = first_state(kernel.begin(start, target), islands)
+    runs = [SMCRun(step_size=float(kernel.step_size or FIRST_GUESS)) for _ in range(islands)]
+    for run in runs:
+        _spend(run, kernel, len(start) // islands // rng.particles)
+    return state, runs
 
 
 def _increment(settings: SMC) -> Increment:
@@ -104,14 +144,14 @@ def _resampling(settings: SMC, particles: int) -> Select:
     return select_below(scheme, settings.resample_below)
 
 
-def _mutation(settings: SMC, target: Target, runs: list[SMCRun]) -> Any:
+def _mutation(settings: SMC, target: Target, runs: list[SMCRun], keeper: Keeper) -> Any:
     sizes = [settings.step_size_at(run.steps, run.step_size) for run in runs]
     counts = [settings.mutations_at(run.steps) for run in runs]
     if settings.waste_free:
         # The ancestor is the first of a chain's M states.
         moves = [count - 1 for count in counts]
-        return WasteFreeMutation(Mutation(settings.move, target, sizes, moves))
-    return Mutation(settings.move, target, sizes, counts, settings.eta)
+        return WasteFreeMutation(Mutation(settings.move, target, sizes, moves, keeper=keeper))
+    return Mutation(settings.move, target, sizes, counts, settings.eta, keeper=keeper)
 
 
 def _note(run: SMCRun, settings: SMC, state: SMCState, info: SMCInfo, k: int) -> None:

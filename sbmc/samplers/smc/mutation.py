@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from sbmc.samplers.kernel import Kernel
 from sbmc.samplers.noise import IslandNoise, island_rows
+from sbmc.samplers.snapshot import (
+    NOTHING,
+    Keeper,
+    Snapshot,
+    fields_of,
+    generator_states,
+    set_generators,
+    with_fields,
+)
 from sbmc.target import Target
 
 
@@ -20,6 +30,30 @@ class MutationInfo(NamedTuple):
     mutations: list[int]  # steps made
     evaluations: list[int]  # of each particle
     non_finite: list[int]  # proposals rejected because they were not finite
+
+
+@dataclass
+class Tally:
+    """How far the moves of each island have come."""
+
+    accepted: list[float]  # sum over steps
+    made: list[int]
+    evaluations: list[int]
+    broken: list[int]
+    settled: list[bool]
+    distance: list[float | None]  # mean, from the start
+
+    @classmethod
+    def of(cls, islands: int) -> Tally:
+        """No move has been made."""
+        zeros = [0] * islands
+        return cls([0.0] * islands, zeros, zeros[:], zeros[:], [False] * islands, [None] * islands)
+
+    def info(self) -> MutationInfo:
+        """What there is to tell."""
+        sums = zip(self.accepted, self.made, strict=True)
+        means = [total / max(1, count) for total, count in sums]
+        return MutationInfo(means, self.made, self.evaluations, self.broken)
 
 
 @dataclass(frozen=True)
@@ -33,7 +67,9 @@ class Mutation:
         mutations: M by island: how many steps, or at most how many if `eta` is given.
         eta: stop at the first M ≥ 2 at which the mean distance from the start has changed by no
             more than this fraction (the paper's appendix). Distances are in whitened units.
-        keep: called with every state, the first included: what a waste-free sampler is made of.
+        kept: a list that gets a copy of every state, the first included: what a waste-free sampler
+            is made of.
+        keeper: is offered the place after every move, as "mutation".
     """
 
     kernel: Kernel
@@ -41,7 +77,8 @@ class Mutation:
     step_sizes: list[float]
     mutations: list[int]
     eta: float | None = None
-    keep: Callable[[Any], None] | None = None
+    kept: list[Any] | None = None
+    keeper: Keeper = NOTHING
 
     def __call__(
         self, rng: IslandNoise, state: Any, temperature: Tensor
@@ -50,13 +87,14 @@ class Mutation:
         islands, particles = len(temperature), rng.particles
         start = state.position
         state = type(state)(*(part.clone() for part in state))
-        accepted, evaluations, broken = [0.0] * islands, [0] * islands, [0] * islands
-        made, settled = [0] * islands, [False] * islands
-        distance: list[float | None] = [None] * islands
-        if self.keep is not None:
-            self.keep(state)
+        tally = Tally.of(islands)
+        place = self.keeper.recall("mutation")
+        if place is None:
+            self._keep(state)
+        else:
+            state, tally = self._go_on(place, rng, state)
         while going := [
-            i for i in range(islands) if made[i] < self.mutations[i] and not settled[i]
+            i for i in range(islands) if tally.made[i] < self.mutations[i] and not tally.settled[i]
         ]:
             rows = island_rows(going, particles)
             part, info, costs = self.kernel.advance(
@@ -73,16 +111,37 @@ class Mutation:
             acceptance = info.acceptance.view(len(going), particles).mean(1).tolist()
             non_finite = info.non_finite.view(len(going), particles).sum(1).tolist()
             for k, i in enumerate(going):
-                made[i] += 1
-                accepted[i] += acceptance[k]
-                evaluations[i] += costs[k]
-                broken[i] += non_finite[k]
-                settled[i] = self._settled(distance[i], distances[k])
-                distance[i] = distances[k]
-            if self.keep is not None:
-                self.keep(state)
-        means = [total / max(1, count) for total, count in zip(accepted, made, strict=True)]
-        return state, MutationInfo(means, made, evaluations, broken), 1
+                tally.made[i] += 1
+                tally.accepted[i] += acceptance[k]
+                tally.evaluations[i] += int(costs[k])
+                tally.broken[i] += non_finite[k]
+                tally.settled[i] = self._settled(tally.distance[i], distances[k])
+                tally.distance[i] = distances[k]
+            self._keep(state)
+            self.keeper.offer("mutation", partial(self._place, rng, state, tally))
+        self.keeper.leave("mutation")
+        return state, tally.info(), 1
+
+    def _keep(self, state: Any) -> None:
+        if self.kept is not None:
+            self.kept.append(type(state)(*(part.clone() for part in state)))
+
+    def _place(self, rng: IslandNoise, state: Any, tally: Tally) -> Snapshot:
+        tensors = fields_of("state", state)
+        if self.kept:
+            together = [torch.stack(parts) for parts in zip(*self.kept, strict=True)]
+            tensors |= fields_of("kept", type(state)(*together))
+        tensors["generators"] = generator_states(rng.generators)
+        return Snapshot(tensors, asdict(tally))
+
+    def _go_on(self, place: Snapshot, rng: IslandNoise, state: Any) -> tuple[Any, Tally]:
+        """The moves as they were; `state` tells only of what kind it is."""
+        if self.kept is not None:
+            together = with_fields("kept", state, place.tensors)
+            self.kept[:] = [type(state)(*parts) for parts in zip(*together, strict=True)]
+        set_generators(rng.generators, place.tensors["generators"])
+        tally = Tally(**{name: list(values) for name, values in place.values.items()})
+        return with_fields("state", state, place.tensors), tally
 
     def _settled(self, before: float | None, now: float) -> bool:
         # With no movement at all the rule says nothing: the particles have yet to leave.

@@ -9,10 +9,17 @@ from torch import Tensor
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.diagnostics import SMCRun
 from sbmc.samplers.smc.settings import SMC
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 
-def learn(settings: SMC, target: Target, rng: IslandNoise, start: Tensor) -> tuple[SMC, SMCRun]:
+def learn(
+    settings: SMC,
+    target: Target,
+    rng: IslandNoise,
+    start: Tensor,
+    keeper: Keeper = NOTHING,
+) -> tuple[SMC, SMCRun]:
     """Run one island and freeze its temperatures, step sizes and numbers of mutations.
 
     The pilot's own particles are thrown away: what is frozen must not depend on the particles that
@@ -23,6 +30,7 @@ def learn(settings: SMC, target: Target, rng: IslandNoise, start: Tensor) -> tup
         target: log likelihood, and gradient where the moves want it.
         rng: noise of one island, used for nothing else.
         start: draws from the prior, whitened, `(population, dim)`.
+        keeper: is offered the places of the pilot's run, and of nothing else.
 
     Returns:
         Settings in which nothing adapts, and the pilot's run.
@@ -30,7 +38,7 @@ def learn(settings: SMC, target: Target, rng: IslandNoise, start: Tensor) -> tup
     Raises:
         RuntimeError: the pilot did not reach temperature 1.
     """
-    (run,) = replace(settings, pilot=False).run(target, rng, start)
+    (run,) = replace(settings, pilot=False).run(target, rng, start, keeper=keeper)
     if run.outcome != "completed":
         raise RuntimeError(f"the pilot run of SMC ended as {run.outcome}: {run.message}.")
     column = {name: tuple(each[name] for each in run.temperatures) for name in run.temperatures[0]}

@@ -18,6 +18,7 @@ from sbmc.samplers.smc.diagnostics import SMCRun
 from sbmc.samplers.smc.driver import run_smc
 from sbmc.samplers.smc.increments import AdaptiveIncrement, check_temperatures
 from sbmc.samplers.smc.resampling import RESAMPLING
+from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Target
 
 
@@ -185,7 +186,12 @@ class SMC(Sampler):
         return particles * self.mutations_at(0) if self.waste_free else particles
 
     def run(
-        self, target: Target, rng: IslandNoise, start: Tensor, report: Any = None
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Any = None,
+        keeper: Keeper = NOTHING,
     ) -> list[SMCRun]:
         """Run a batch of islands from `start` `(islands * population, dim)`, draws of the prior."""
-        return run_smc(self, target, rng, start, report)
+        return run_smc(self, target, rng, start, report, keeper)

@@ -33,11 +33,7 @@ class WasteFreeMutation:
     ) -> tuple[Any, MutationInfo, int]:
         """Move, and return a population of M members for each of the selected, side by side."""
         states: list[Any] = []
-        keep = replace(
-            self.mutation,
-            keep=lambda now: states.append(type(now)(*(part.clone() for part in now))),
-        )
-        _, info, _ = keep(rng, state, temperature)
+        _, info, _ = replace(self.mutation, kept=states)(rng, state, temperature)
         # (M, islands * N, ...) to (islands * N * M, ...): the copies of an ancestor side by side.
         together = [torch.stack(parts, 1).flatten(0, 1) for parts in zip(*states, strict=True)]
         return type(state)(*together), info, len(states)
