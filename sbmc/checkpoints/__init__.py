@@ -1,0 +1,30 @@
+"""Checkpoints: a run that was stopped or killed goes on where it was, with the same bits.
+
+    manifest.json                   what decides the bits, the batches, the threads
+    batch-00000-00007.safetensors   state of the batch of islands 0 to 7, while it runs
+    island-00003.safetensors        an island that has ended: particles, weights, report
+
+Every file is written under another name first and then renamed, so that it is whole or not there.
+"""
+
+from sbmc.checkpoints.checkpoint import Checkpoint, Plan, Site, copy_islands
+from sbmc.checkpoints.keeper import FileKeeper, Stopped
+from sbmc.checkpoints.manifest import differences
+from sbmc.checkpoints.options import CheckpointAt, as_checkpoint
+from sbmc.checkpoints.results import is_final
+from sbmc.checkpoints.store import CheckpointError, open_store
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointAt",
+    "CheckpointError",
+    "FileKeeper",
+    "Plan",
+    "Site",
+    "Stopped",
+    "as_checkpoint",
+    "copy_islands",
+    "differences",
+    "is_final",
+    "open_store",
+]
