@@ -11,7 +11,7 @@ from sbmc.head import SplitModel, split_model
 from sbmc.likelihoods import Likelihood
 from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
-from sbmc.target import Chunks, Target
+from sbmc.target import Chunks, Source, Target
 
 
 class TargetBuilder:
@@ -40,12 +40,11 @@ class TargetBuilder:
     ) -> None:
         few = rows(examples.inputs, 0, 2)
         self._split: SplitModel | None = split_model(model, space, few)
-        self._forward: Forward
-        if self._split is None:
-            self._forward = build_forward(model, space, few, path)
-        else:
+        self._source = Source(model, space)
+        if self._split is not None:
             few = self._split.features(few)
-            self._forward = build_forward(self._split.head, self._split.space, few, path)
+            self._source = Source(self._split.head, self._split.space)
+        self._forward: Forward = build_forward(*self._source, few, path)
         with torch.no_grad():
             outputs = self._forward(space.flatten(model).unsqueeze(0), self._forward.prepare(few))
         targets = likelihood.check(examples.targets, outputs[0])
@@ -58,7 +57,9 @@ class TargetBuilder:
         examples = self._examples
         if self._split is not None:
             examples = Examples(self._split.features(examples.inputs), examples.targets)
-        target = Target(self._forward, examples, self._likelihood, prior, power=power)
+        target = Target(
+            self._forward, examples, self._likelihood, prior, power=power, source=self._source
+        )
         if self._chunk_size is not None:
             size = min(int(self._chunk_size), len(examples))
             target.chunks = Chunks(size, target.chunks.particles)

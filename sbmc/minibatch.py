@@ -14,8 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sbmc.chunks import SMALLEST_CHUNK
 from sbmc.examples import Inputs, tree_map
-from sbmc.target import SMALLEST_CHUNK, Evaluation, Target
+from sbmc.target import Evaluation, Target
 
 # Activations of one call. Steps are many and small: calls are dearer here than a full cache.
 BATCH_BYTES = 24 * 2**20

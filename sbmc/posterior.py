@@ -14,19 +14,17 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
+from sbmc.chunks import ACTIVATION_BYTES
 from sbmc.examples import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
 from sbmc.forward import Forward, build_forward
+from sbmc.forward.fused import FusedForward
+from sbmc.forward.native.plan import NotAChain, find_steps
 from sbmc.head import SplitModel, split_model
 from sbmc.islands import IslandReport
 from sbmc.likelihoods import Gaussian, Likelihood
+from sbmc.mixing import ClassificationSums, RegressionSums
 from sbmc.parameters import ParameterSpace
-from sbmc.prediction import (
-    Prediction,
-    RegressionPrediction,
-    classification_prediction,
-    concatenate,
-    regression_prediction,
-)
+from sbmc.prediction import Prediction, RegressionPrediction, concatenate
 from sbmc.progress import open_progress
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from sbmc.prior import AnchoredPrior
     from sbmc.training import Ensemble
 
-PARTICLES_AT_ONCE = 10
+PARTICLES_AT_ONCE, MOST_AT_ONCE = 10, 256
 PREDICTION_BATCH = 128
 WEIGHTINGS = ("evidence", "equal")
 # Fewer islands tell nothing of how much their evidence varies.
@@ -61,7 +59,8 @@ class Cost:
         forward_epochs: evaluations without gradient, likewise.
         anchor_epochs: the anchor's own (of all members together, for an ensemble).
         total_epochs: epochs x particles x islands + anchor_epochs + prior_epochs.
-        wall_seconds: measured, without the anchor's training; None if not measured.
+        wall_seconds: measured, without the anchor's training; of a run that was resumed, the
+            seconds of its islands added up; None if not measured.
         prior_epochs: what the curvature of the prior took, all anchors together.
     """
 
@@ -359,19 +358,31 @@ class Posterior:
         if self._evaluator is None:
             self._evaluator = _build_evaluator(self._model, self._space, batch)
         forward, split = self._evaluator
+        noise = self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
+        sums: ClassificationSums | RegressionSums = (
+            ClassificationSums() if self._likelihood.classification else RegressionSums(noise)
+        )
         with torch.no_grad():
-            prepared = forward.prepare(batch if split is None else split.features(batch))
-            pieces = [
-                forward(theta[i : i + PARTICLES_AT_ONCE], prepared)
-                for i in range(0, len(theta), PARTICLES_AT_ONCE)
-            ]
-            outputs = torch.cat(pieces)
-            if self._likelihood.classification:
-                return classification_prediction(outputs.log_softmax(-1), weights)
-            noise = (
-                self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
-            )
-            return regression_prediction(outputs, weights, noise)
+            inputs = batch if split is None else split.features(batch)
+            prepared = forward.prepare(inputs)
+            size = _particles_at_once(forward, inputs)
+            for start in range(0, len(theta), size):
+                part = slice(start, start + size)
+                sums.add(forward(theta[part], prepared), weights[part])
+        return sums.prediction()
+
+
+def _particles_at_once(forward: Forward, inputs: Inputs) -> int:
+    """How many go through together: their activations for a batch should stay in cache."""
+    layers = forward.layers() if isinstance(forward, FusedForward) else None
+    if layers is None or not isinstance(inputs, Tensor):
+        return PARTICLES_AT_ONCE
+    try:
+        values = sum(math.prod(step.shape) for step in find_steps(layers, inputs)[1:])
+    except NotAChain:
+        return PARTICLES_AT_ONCE
+    fitting = ACTIVATION_BYTES // (max(1, values * len(inputs) * 8))
+    return max(PARTICLES_AT_ONCE, min(fitting, MOST_AT_ONCE))
 
 
 def _build_evaluator(

@@ -7,29 +7,29 @@ means, and are accumulated in float64, as are gradients across chunks.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbmc.checks import Phrase, require
+from sbmc.chunks import Chunks, Footprint, choose_chunks
 from sbmc.examples import Examples, Inputs, rows, tree_map
-from sbmc.forward import Forward
+from sbmc.forward import PROBE_EXAMPLES, Forward, build_forward
+from sbmc.forward.footprint import measure_footprint
+from sbmc.forward.kernels import Kernel, find_kernel
 from sbmc.likelihoods import Custom, Likelihood
 from sbmc.log import logger
+from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
 from sbmc.threads import side_by_side
 
-# Activations that stay in cache are several times faster than fresh large temporaries, which cost
-# page faults; chunks of very few examples lose to the overhead of calls.
-ACTIVATION_BYTES = 6 * 2**20
-SMALLEST_CHUNK = 24
-PARTICLES, SHARING_PARTICLES, MOST_PARTICLES = 10, 256, 4096
 # What `prepare` may keep between calls. Beyond it, chunks are prepared each time they are used.
 PREPARED_BYTES = 64 * 2**20
+# The backward pass has up to twice as much at hand again as the forward pass has kept.
+PASSES = 3
 
 
 # (function, items) -> results, in the order of the items
@@ -51,43 +51,11 @@ class Evaluations:
     forward: int = 0
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """How a batch is cut up: stored with a run, since it decides the last bits.
+class Source(NamedTuple):
+    """What a forward was built from, so that it can be built again in another process."""
 
-    Args:
-        examples: how many go through together with `particles` particles.
-        particles: how many go through together, at most.
-        alone: how many examples go through with one particle; None means `examples`, whatever the
-            number of particles.
-    """
-
-    examples: int
-    particles: int
-    alone: int | None = None
-
-    def examples_for(self, particles: int) -> int:
-        """Examples that go through together with so many particles, from 1 to `particles`.
-
-        An example takes bytes a + b·particles, and the examples that fit are in inverse proportion
-        to it. So their inverse lies on a line, between those of `alone` and of `examples`.
-
-        Example:
-            >>> [Chunks(40, 10, alone=155).examples_for(n) for n in (1, 2, 5, 10)]
-            [155, 117, 68, 40]
-        """
-        if self.alone is None or self.particles == 1:
-            return self.examples
-        steps, more = self.particles - 1, particles - 1
-        below = self.examples * (steps - more) + self.alone * more
-        return self.alone * self.examples * steps // below
-
-
-class Footprint(NamedTuple):
-    """Bytes that an example takes on its way through the model: once, and for each particle."""
-
-    shared: int
-    own: int
+    model: nn.Module
+    space: ParameterSpace
 
 
 class Parts(NamedTuple):
@@ -98,37 +66,6 @@ class Parts(NamedTuple):
     prepared: Inputs | None  # what `forward` needs of the inputs, if it is kept
     likelihood: Likelihood
     footprint: Footprint
-
-
-def choose_chunks(footprint: Footprint, examples: int) -> Chunks:
-    """The deterministic rule: examples whose activations stay in cache, for a chunk of particles.
-
-    Where an example's shared part outweighs what each particle adds, as in a linear head, more
-    particles share one reading of it.
-
-    Args:
-        footprint: bytes per example.
-        examples: how many there are.
-
-    Returns:
-        The chunk sizes.
-
-    Example:
-        >>> choose_chunks(Footprint(shared=28_000, own=12_500), 1_200)
-        Chunks(examples=41, particles=10, alone=155)
-        >>> choose_chunks(Footprint(shared=3_072, own=32), 25_000)
-        Chunks(examples=1024, particles=96, alone=2026)
-    """
-    # A whole small data set leaves room for many particles; calls, not arithmetic, are dear then.
-    room = (ACTIVATION_BYTES - examples * footprint.shared) // (examples * footprint.own)
-    particles = max(PARTICLES, room, min(SHARING_PARTICLES, footprint.shared // footprint.own))
-    particles = min(MOST_PARTICLES, particles)
-
-    def fitting(together: int) -> int:
-        fit = ACTIVATION_BYTES // (footprint.shared + together * footprint.own)
-        return min(examples, max(SMALLEST_CHUNK, fit))
-
-    return Chunks(fitting(particles), particles, fitting(1))
 
 
 class Target:
@@ -145,6 +82,14 @@ class Target:
         prior: the coordinates.
         chunks: chunk sizes; by rule if not given.
         power: of the likelihood, as for a cold posterior or a part of the likelihood.
+        source: what `forward` was built from. A target that has it can be pickled; it is built
+            again on the other side, by the same path and with the same chunks.
+        memory_limit: bytes that the data and an evaluation may take, positions and gradients of the
+            particles apart; chunks are made small enough. None for no limit.
+        kernel: whether code that knows the likelihood, too, may take over from autograd.
+
+    Raises:
+        BadInput: no examples, or a memory limit that leaves no room for one of them.
     """
 
     def __init__(
@@ -155,24 +100,148 @@ class Target:
         prior: AnchoredPrior,
         chunks: Chunks | None = None,
         power: float = 1.0,
+        source: Source | None = None,
+        memory_limit: int | None = None,
+        kernel: bool = True,
     ) -> None:
         require(len(examples) > 0, "data", "non-empty", Phrase("0 examples"))
         self._forward = forward
         self._likelihood = likelihood
         self._examples = examples
+        self._source = source
         self.prior = prior
         self.power = power
         self.evaluations = Evaluations()
+        self._measured: Footprint | None = None
+        self._with_kernel = kernel
+        room = None if memory_limit is None else memory_limit - _bytes_of(examples)
+        rule = f"more than the data take, {_bytes_of(examples)} bytes"
+        require(room is None or room > 0, "memory_limit", rule, memory_limit)
+        self._room = room
+        self._set_up()
+        self.chunks = chunks or self._choose_chunks()
+        logger.debug(
+            "target: %s path, %s, %s, %d thread(s), %s prepared, about %.1f MiB for 10 particles",
+            forward.path,
+            f"{self._kernel.name} kernel" if self._kernel else "autograd",
+            self.chunks,
+            torch.get_num_threads(),
+            "data" if self._prepared is not None or self._laid is not None else "nothing",
+            self.bytes(10) / 2**20,
+        )
+
+    def _set_up(self) -> None:
+        """What is made from the model and the data, and not sent to other processes."""
+        self._kernel: Kernel | None = None
+        if self._with_kernel:
+            self._kernel = find_kernel(
+                self._forward, self._likelihood, self._examples, self.prior.mean
+            )
+        if self._kernel is not None and self._room is not None:
+            least = torch.get_num_threads() * self._kernel.working_bytes(1)
+            self._kernel = self._kernel if least <= self._room else None
+        self._laid: Any = None  # the data as the kernel wants them, if they are kept
         self._prepared: Inputs | None = None
-        if forward.prepared_bytes(examples.inputs) <= PREPARED_BYTES:
-            self._prepared = forward.prepare(examples.inputs)
-        self.chunks = chunks or choose_chunks(self._measure(), len(examples))
-        logger.debug("target: %s path, %s", forward.path, self.chunks)
+        if self._kernel is None:
+            self._prepared = self._prepare()
+        elif self._fits(self._kernel.prepared_bytes(len(self._examples))):
+            inputs = self._examples.inputs
+            assert isinstance(inputs, Tensor)  # or there is no kernel
+            self._laid = self._kernel.prepare(inputs, self._examples.targets)
+
+    def _fits(self, size: int) -> bool:
+        """Whether so much may be kept between calls."""
+        return size <= (
+            PREPARED_BYTES if self._room is None else min(PREPARED_BYTES, self._room // 2)
+        )
+
+    def _prepare(self) -> Inputs | None:
+        inputs = self._examples.inputs
+        fits = self._fits(self._forward.prepared_bytes(inputs))
+        return self._forward.prepare(inputs) if fits else None
+
+    def _choose_chunks(self) -> Chunks:
+        room, threads = self._room, torch.get_num_threads()
+        if room is not None:
+            room = (room - self._kept_bytes()) // threads
+        examples = len(self._examples)
+        if self._kernel is None:
+            return choose_chunks(
+                self._footprint(), examples, None if room is None else room // PASSES
+            )
+        chunks = self._kernel.chunks(examples)
+        while room is not None and chunks.particles > 1:
+            if self._kernel.working_bytes(chunks.particles) <= room:
+                break
+            chunks = Chunks(chunks.examples, chunks.particles // 2)
+        return chunks
+
+    def _kept_bytes(self) -> int:
+        if self._laid is not None:
+            assert self._kernel is not None
+            return self._kernel.prepared_bytes(len(self._examples))
+        prepared = 0 if self._prepared is None else 1
+        return prepared * self._forward.prepared_bytes(self._examples.inputs)
+
+    def bytes(self, particles: int) -> int:
+        """Memory of an evaluation at its peak, estimated from shapes.
+
+        Args:
+            particles: how many are evaluated.
+
+        Returns:
+            Bytes of the data, of what is prepared of them, of what passes through the model
+            together, and of positions, parameters and gradients. What libraries keep for
+            themselves (tens of megabytes in some) is not among them.
+        """
+        together = min(particles, self.chunks.particles)
+        if self._kernel is not None:
+            working = self._kernel.working_bytes(together)
+        else:
+            footprint = self._footprint()
+            each = footprint.shared + together * footprint.own
+            working = PASSES * each * self.chunks.examples_for(together)
+        threads = torch.get_num_threads() if self._side_by_side() else 1
+        own = particles * self.dim * (3 * self.prior.mean.element_size() + 2 * 8)
+        return _bytes_of(self._examples) + self._kept_bytes() + threads * working + own
+
+    @property
+    def kernel(self) -> str | None:
+        """The code that knows the likelihood, too; None where autograd does the work."""
+        return None if self._kernel is None else self._kernel.name
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._source is None:
+            raise TypeError("a target without `source` cannot be sent to another process.")
+        state = {**self.__dict__, "path": self.path}
+        for made_again in ("_forward", "_prepared", "_kernel", "_laid"):
+            del state[made_again]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        path = state.pop("path")
+        self.__dict__.update(state)
+        assert self._source is not None
+        few = rows(self._examples.inputs, 0, PROBE_EXAMPLES)
+        self._forward = build_forward(*self._source, few, path)
+        self._set_up()
 
     @property
     def dim(self) -> int:
         """Number of sampled parameters."""
         return self.prior.dim
+
+    @property
+    def shareable(self) -> bool:
+        """Whether threads may evaluate it side by side."""
+        # Other paths put a particle's weights into a module, of which there is one, and a user's
+        # likelihood may keep something to itself.
+        return self.path == "fused" and not isinstance(self._likelihood, Custom)
+
+    @property
+    def examples(self) -> Examples:
+        """The data, as the model, or the sampled part of it, is given them."""
+        return self._examples
 
     @property
     def path(self) -> str:
@@ -210,17 +279,15 @@ class Target:
 
     def _apply(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Chunks are independent: side by side, where the model allows it."""
-        # Other paths put a particle's weights into a module, of which there is one, and a user's
-        # likelihood may keep something to itself.
-        own = self.path == "fused" and not isinstance(self._likelihood, Custom)
-        if own and self.prior.mean.device.type == "cpu":
-            return side_by_side(function, items)
-        return map(function, items)
+        return side_by_side(function, items) if self._side_by_side() else map(function, items)
+
+    def _side_by_side(self) -> bool:
+        return self.shareable and self.prior.mean.device.type == "cpu"
 
     def with_prior(self, prior: AnchoredPrior) -> Target:
         """The same likelihood in other coordinates; prepared data and counts are shared."""
-        other = copy.copy(self)
-        other.prior = prior
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, prior=prior)
         return other
 
     def split(self, batches: int) -> list[Target]:
@@ -246,7 +313,7 @@ class Target:
             targets = self._examples.targets[index::batches].contiguous()
             examples = Examples(inputs, targets)
             parts = self._forward, examples, self._likelihood, self.prior, self.chunks
-            return Target(*parts, power=self.power)
+            return Target(*parts, power=self.power, kernel=self._with_kernel)
 
         return [part(index) for index in range(batches)]
 
@@ -257,6 +324,10 @@ class Target:
         size = self.chunks.examples_for(len(positions))
 
         def evaluate(start: int) -> tuple[Tensor, Tensor]:
+            if self._kernel is not None:
+                value, slope = self._by_kernel(theta, start, size, gradient=True)
+                assert slope is not None
+                return value, slope
             with torch.enable_grad():  # whatever the caller's mode is
                 sums = self._sums(theta, *self._batch(start, start + size))
                 (part,) = torch.autograd.grad(sums.sum(), theta)
@@ -274,8 +345,23 @@ class Target:
         with torch.no_grad():
             theta = self.prior.to_parameters(positions)
             for start in range(0, len(self._examples), size):
-                total += self._sums(theta, *self._batch(start, start + size))
+                if self._kernel is not None:
+                    total += self._by_kernel(theta, start, size, gradient=False)[0]
+                else:
+                    total += self._sums(theta, *self._batch(start, start + size))
         return self.power * total
+
+    def _by_kernel(
+        self, theta: Tensor, start: int, size: int, *, gradient: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        assert self._kernel is not None
+        end = min(start + size, len(self._examples))
+        if self._laid is not None:
+            return self._kernel(theta, self._laid, start, end, gradient=gradient)
+        inputs, targets = self._examples.slice(start, end)
+        assert isinstance(inputs, Tensor)  # or there is no kernel
+        laid = self._kernel.prepare(inputs, targets)
+        return self._kernel(theta, laid, 0, end - start, gradient=gradient)
 
     def _sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
         each = self._likelihood.log_prob(self._forward(theta, inputs), targets)
@@ -292,34 +378,27 @@ class Target:
         return rows(self._prepared, start, end), targets
 
     def _measure(self) -> Footprint:
-        """Bytes saved for the backward pass, from batches of two sizes; shapes alone decide."""
-
-        def saved_bytes(examples: int, particles: int) -> int:
-            storages: dict[int, int] = {}
-
-            def note(tensor: Tensor) -> Tensor:
-                storage = tensor.untyped_storage()
-                storages[storage.data_ptr()] = storage.nbytes()
-                return tensor
-
-            inputs, targets = self._examples.slice(0, 1)
-            inputs = tree_map(lambda t: t.repeat(examples, *[1] * (t.ndim - 1)), inputs)
-            theta = self.prior.mean.repeat(particles, 1).requires_grad_()
-            prepared = self._forward.prepare(inputs)
-            hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda t: t)
-            with torch.enable_grad(), hooks:
-                # Held to the end: the address of a storage that is freed may be the next one's.
-                sums = self._sums(theta, prepared, targets.expand(examples, *targets.shape[1:]))
-            total = sum(storages.values())
-            del sums
-            return total
-
-        one = saved_bytes(2, 1) - saved_bytes(1, 1)
-        two = saved_bytes(2, 2) - saved_bytes(1, 2)
-        own = max(1, two - one)
-        return Footprint(shared=max(0, one - own), own=own)
+        return measure_footprint(self._forward, self._likelihood, self._examples, self.prior.mean)
 
     def parts(self) -> Parts:
         """What the target is made of, for an evaluation on other batches than its own."""
-        footprint = self._measure()
-        return Parts(self._forward, self._examples, self._prepared, self._likelihood, footprint)
+        if self._prepared is None:
+            self._prepared = self._prepare()
+        parts = self._forward, self._examples, self._prepared, self._likelihood
+        return Parts(*parts, self._footprint())
+
+    def _footprint(self) -> Footprint:
+        if self._measured is None:
+            self._measured = self._measure()
+        return self._measured
+
+
+def _bytes_of(examples: Examples) -> int:
+    sizes = [examples.targets.nbytes]
+
+    def note(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.nbytes)
+        return tensor
+
+    tree_map(note, examples.inputs)
+    return sum(sizes)

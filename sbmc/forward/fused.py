@@ -53,6 +53,23 @@ class FusedForward:
         self._stem = stem.find(self._nodes, self._modules, space)
         self._releases = _last_uses(self._nodes)
 
+    @property
+    def space(self) -> ParameterSpace:
+        """The sampled parameters, by their names in `layers`."""
+        return self._space
+
+    def layers(self) -> list[tuple[str, nn.Module]] | None:
+        """Modules by name, if the model calls one after another and does nothing else."""
+        middle = self._nodes[1:-1]
+        before: list[fx.Node] = self._nodes[:-2]
+        straight = all(
+            node.op == "call_module" and node.args == (last,) and not node.kwargs
+            for node, last in zip(middle, before, strict=True)
+        )
+        if not straight or self._nodes[-1].args != (self._nodes[-2],):
+            return None
+        return [(str(node.target), self._modules[str(node.target)]) for node in middle]
+
     def prepare(self, inputs: Inputs) -> Inputs:
         """What the first layer needs of the inputs, made once and not at every call."""
         if self._stem is None or not isinstance(inputs, Tensor):

@@ -198,7 +198,8 @@ def make_target(net, shape, **options):
     inputs = torch.randn(30, *shape, generator=torch.Generator().manual_seed(4))
     examples = Examples(inputs, torch.arange(30) % 3)
     prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim))
-    return Target(build_forward(net, space, inputs[:2]), examples, Categorical(), prior, **options)
+    forward = build_forward(net, space, inputs[:2])
+    return Target(forward, examples, Categorical(), prior, kernel=False, **options)
 
 
 @needs_compiler

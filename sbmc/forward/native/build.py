@@ -105,7 +105,7 @@ def cache_folder() -> Path:
 
 
 def _compile(command: list[str], source: Path, to: Path) -> Path:
-    _run([*command, str(source), "-o", str(to)])
+    _run([*command, str(source), "-o", str(to), "-lm"])
     return to
 
 

@@ -155,11 +155,16 @@ def pooled_planes(
     return pooled
 
 
-def usable(inputs: Tensor, layer: nn.Conv2d) -> bool:
-    """Whether the C code can take this layer on these inputs; looked for on the first call."""
+def available() -> bool:
+    """Whether there is C code to use; looked for on the first call."""
     if os.environ.get("SBMC_NATIVE", "").strip() == "0":
         logger.debug("native stem: not used (SBMC_NATIVE=0)")
         return False
+    return _found.library is not None
+
+
+def usable(inputs: Tensor, layer: nn.Conv2d) -> bool:
+    """Whether the C code can take this layer on these inputs."""
     if inputs.device.type != "cpu" or not inputs.dtype == layer.weight.dtype == torch.float32:
         logger.debug("native stem: not used for %s on %s", inputs.dtype, inputs.device)
         return False
@@ -168,7 +173,7 @@ def usable(inputs: Tensor, layer: nn.Conv2d) -> bool:
     if planes.count > WINDOW * WINDOW * planes.patch:
         logger.debug("native stem: not used (stride %s is too large)", layer.stride)
         return False
-    return _found.library is not None
+    return available()
 
 
 def _library() -> ctypes.CDLL:

@@ -1,0 +1,97 @@
+"""How many examples and particles go through a model together: a rule of shapes and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sbmc.checks import require
+
+# Activations that stay in cache are several times faster than fresh large temporaries, which cost
+# page faults; chunks of very few examples lose to the overhead of calls.
+ACTIVATION_BYTES = 6 * 2**20
+SMALLEST_CHUNK = 24
+PARTICLES, SHARING_PARTICLES, MOST_PARTICLES = 10, 256, 4096
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """How a batch is cut up: stored with a run, since it decides the last bits.
+
+    Args:
+        examples: how many go through together with `particles` particles.
+        particles: how many go through together, at most.
+        alone: how many examples go through with one particle; None means `examples`, whatever the
+            number of particles.
+    """
+
+    examples: int
+    particles: int
+    alone: int | None = None
+
+    def examples_for(self, particles: int) -> int:
+        """Examples that go through together with so many particles, from 1 to `particles`.
+
+        An example takes bytes a + b·particles, and the examples that fit are in inverse proportion
+        to it. So their inverse lies on a line, between those of `alone` and of `examples`.
+
+        Example:
+            >>> [Chunks(40, 10, alone=155).examples_for(n) for n in (1, 2, 5, 10)]
+            [155, 117, 68, 40]
+        """
+        if self.alone is None or self.particles == 1:
+            return self.examples
+        steps, more = self.particles - 1, particles - 1
+        below = self.examples * (steps - more) + self.alone * more
+        return self.alone * self.examples * steps // below
+
+
+class Footprint(NamedTuple):
+    """Bytes that an example takes on its way through the model: once, and for each particle."""
+
+    shared: int
+    own: int
+
+
+def choose_chunks(footprint: Footprint, examples: int, limit: int | None = None) -> Chunks:
+    """The deterministic rule: examples whose activations stay in cache, for a chunk of particles.
+
+    Where an example's shared part outweighs what each particle adds, as in a linear head, more
+    particles share one reading of it.
+
+    Args:
+        footprint: bytes per example.
+        examples: how many there are.
+        limit: bytes that a chunk may take; by what stays in cache if not given.
+
+    Returns:
+        The chunk sizes.
+
+    Raises:
+        BadInput: a limit that leaves no room for one example and one particle.
+
+    Example:
+        >>> choose_chunks(Footprint(shared=28_000, own=12_500), 1_200)
+        Chunks(examples=41, particles=10, alone=155)
+        >>> choose_chunks(Footprint(shared=3_072, own=32), 25_000)
+        Chunks(examples=1024, particles=96, alone=2026)
+    """
+    room_for = ACTIVATION_BYTES if limit is None else min(limit, ACTIVATION_BYTES)
+    least = footprint.shared + footprint.own
+    rule = f"enough for one example and one particle, {least} bytes more than the data take"
+    require(room_for >= least or limit is None, "memory_limit", rule, limit)
+    # A whole small data set leaves room for many particles; calls, not arithmetic, are dear then.
+    room = (room_for - examples * footprint.shared) // (examples * footprint.own)
+    particles = max(PARTICLES, room, min(SHARING_PARTICLES, footprint.shared // footprint.own))
+    particles = min(MOST_PARTICLES, particles)
+
+    smallest = SMALLEST_CHUNK
+    if limit is not None:
+        smallest = 1
+        particles = max(1, min(particles, (room_for - footprint.shared) // footprint.own))
+
+    def fitting(together: int) -> int:
+        fit = room_for // (footprint.shared + together * footprint.own)
+        return min(examples, max(smallest, fit))
+
+    return Chunks(fitting(particles), particles, fitting(1))

@@ -1,0 +1,113 @@
+"""Code that knows a model and its likelihood: value and gradient in one go, without autograd.
+
+A kernel takes over where the model and the likelihood are such that it knows; elsewhere the model's
+forward and autograd do the work. Both give the same numbers, to rounding.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from sbmc.chunks import Chunks
+from sbmc.examples import Examples
+from sbmc.forward import Forward
+from sbmc.forward.fused import FusedForward
+from sbmc.forward.linear import LinearKernel
+from sbmc.forward.native.chain import ChainKernel
+from sbmc.forward.native.plan import PASSING, NotAChain
+from sbmc.likelihoods import Likelihood
+from sbmc.log import logger
+
+PROBE_EXAMPLES = 3
+# Relative to the largest number: far above rounding, far below what a wrong kernel gives.
+TOLERANCES = {torch.float32: 1e-3, torch.float64: 1e-9}
+
+
+class Kernel(Protocol):
+    """Sums over examples of the log likelihood and of its gradient, for many particles."""
+
+    name: str
+
+    def chunks(self, examples: int) -> Chunks:
+        """The pieces in which it wants its work."""
+
+    def prepared_bytes(self, examples: int) -> int:
+        """Memory that `prepare` would take beyond the data."""
+
+    def working_bytes(self, particles: int) -> int:
+        """Memory that a call takes."""
+
+    def prepare(self, inputs: Tensor, targets: Tensor) -> Any:
+        """The data in the order in which they are read."""
+
+    def __call__(
+        self, theta: Tensor, prepared: Any, start: int, end: int, *, gradient: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
+        """Sums `(particles,)` in float64, and `(particles, dim)`, over examples start to end."""
+
+
+KERNELS = LinearKernel, ChainKernel
+
+
+def find_kernel(
+    forward: Forward, likelihood: Likelihood, examples: Examples, theta: Tensor
+) -> Kernel | None:
+    """The kernel for a model and its likelihood, tried on a few examples; None if there is none.
+
+    Args:
+        forward: the model.
+        likelihood: of its outputs.
+        examples: the data.
+        theta: parameters to try it at, `(dim,)`.
+
+    Returns:
+        A kernel whose values and gradients agree with those by autograd.
+    """
+    inputs = examples.inputs
+    if not isinstance(forward, FusedForward) or not isinstance(inputs, Tensor):
+        logger.debug("kernel: none for the %s path", forward.path)
+        return None
+    layers = forward.layers()
+    if layers is not None:
+        layers = [(name, module) for name, module in layers if type(module) not in PASSING]
+    reason = "not a chain of layers"
+    for kind in KERNELS if layers is not None else ():
+        assert layers is not None
+        try:
+            few = Examples(inputs[:PROBE_EXAMPLES], examples.targets[:PROBE_EXAMPLES])
+            kernel = kind(layers, forward.space, likelihood, inputs[:1])
+            if _agrees(kernel, forward, likelihood, few, theta):
+                logger.debug("kernel: %s", kernel.name)
+                return kernel
+            reason = f"the {kind.name} kernel differs from autograd"
+            logger.info("kernel: %s", reason)
+        except NotAChain as error:
+            reason = str(error)
+    logger.debug("kernel: none (%s)", reason)
+    return None
+
+
+def _agrees(
+    kernel: Kernel, forward: Forward, likelihood: Likelihood, few: Examples, theta: Tensor
+) -> bool:
+    wave = torch.arange(len(theta), device=theta.device).sin().to(theta.dtype)
+    theta = torch.stack([theta, theta + 0.1 * (theta.abs().mean() + 0.1) * wave])
+    assert isinstance(few.inputs, Tensor)
+    value, gradient = kernel(theta, kernel.prepare(few.inputs, few.targets), 0, len(few))
+    with torch.enable_grad():
+        theta = theta.clone().requires_grad_()
+        outputs = forward(theta, forward.prepare(few.inputs))
+        expected = likelihood.log_prob(outputs, few.targets).sum(-1)
+        (slope,) = torch.autograd.grad(expected.sum(), theta)
+    assert gradient is not None
+    tolerance = TOLERANCES[theta.dtype]
+    for ours, theirs in ((value, expected.detach().double()), (gradient.double(), slope.double())):
+        finite = torch.isfinite(theirs)
+        scale = float(theirs[finite].abs().max()) if bool(finite.any()) else 0.0
+        close = (ours - theirs).abs() <= tolerance * (scale + 1e-6)
+        if not bool((close | ~finite).all()):
+            return False
+    return True

@@ -1,0 +1,413 @@
+/* A chain of layers, its likelihood and its gradient, for many particles.
+ *
+ * The innermost axis of every array of activations is the example, `batch` of them together: a
+ * convolution of any stride, a pooling of any window and a linear layer are then the same few loops
+ * over vectors of examples, and no number has to change its place within a vector.
+ *
+ * A value of a layer has a place: its number in the layer's array, zeros around images included.
+ *   apply  out[to[p] + o * apart] = bias[o] + sum over t of weight[o, t] * in[from[p] + tap[t]]
+ *   max    out[to[p]] = the largest of in[from[p] + tap[t]]; of equals, the first wins
+ *   mean   out[to[p]] = their mean
+ * each followed by a ReLU if the layer has one. A linear layer is `apply` at one position.
+ *
+ * Gradients of the parameters are summed in eight lanes, and the lanes in double precision. Every
+ * sum is made in an order that the sizes alone decide.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LANES 8
+#define PAIR (2 * LANES)
+
+typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t flags __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+enum { APPLY, MAX, MEAN };
+enum { CATEGORICAL, GAUSSIAN };
+
+/* Numbers of values, or of places; `in` and `out` are where the layer's arrays begin. */
+typedef struct {
+    int64_t kind, relu, in, out, size_in, positions, taps, outputs, apart, weight, bias;
+    int64_t covers; /* a pooling whose windows are all of its input; `apart` says if none overlap */
+    const int32_t *from, *to, *tap;
+} layer;
+
+typedef struct {
+    int64_t layers, batch, features, values, outputs, dim, likelihood;
+    float precision;
+    const layer *layer;
+} chain;
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Keep a vector in a register: compilers read memory again for every use, which takes longer. */
+#if defined(__x86_64__)
+#define HOLD(vector) __asm__("" : "+x"(vector))
+#else
+#define HOLD(vector)
+#endif
+
+INLINE lanes load(const float *from) { return *(const lanes *)from; }
+INLINE void store(float *to, lanes x) { *(lanes *)to = x; }
+INLINE lanes all(float x) { return (lanes){x, x, x, x, x, x, x, x}; }
+INLINE lanes choose(flags mask, lanes yes, lanes no) {
+    return (lanes)((mask & (flags)yes) | (~mask & (flags)no));
+}
+INLINE lanes rectify(lanes x) { return (lanes)(~(flags)(x <= 0.0f) & (flags)x); }
+
+/* ---- apply: forward, for `width` outputs at one position -------------------------------------- */
+
+INLINE void apply_some(const layer *l, int64_t batch, const float *weight, const float *bias,
+                       const float *in, float *out, const int width) {
+    int64_t taps = l->taps;
+    for (int64_t e = 0; e < batch; e += PAIR) {
+        lanes a[6], b[6];
+        for (int o = 0; o < width; o++) a[o] = b[o] = all(bias ? bias[o] : 0.0f);
+        for (int64_t t = 0; t < taps; t++) {
+            const float *x = in + l->tap[t] * batch + e;
+            lanes x0 = load(x), x1 = load(x + LANES);
+            HOLD(x0);
+            HOLD(x1);
+            for (int o = 0; o < width; o++) {
+                lanes w = all(weight[o * taps + t]);
+                a[o] += w * x0, b[o] += w * x1;
+            }
+        }
+        for (int o = 0; o < width; o++) {
+            float *y = out + o * l->apart * batch + e;
+            store(y, l->relu ? rectify(a[o]) : a[o]);
+            store(y + LANES, l->relu ? rectify(b[o]) : b[o]);
+        }
+    }
+}
+
+static void apply_forward(const layer *l, int64_t batch, const float *theta, const float *in,
+                          float *out) {
+    for (int64_t o = 0, width; o < l->outputs; o += width) {
+        int64_t left = l->outputs - o;
+        /* No narrow rest where two blocks of middle width do as well. */
+        width = left >= 6 && left != 8 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        const float *weight = theta + l->weight + o * l->taps;
+        const float *bias = l->bias < 0 ? 0 : theta + l->bias + o;
+        for (int64_t p = 0; p < l->positions; p++) {
+            const float *x = in + l->from[p] * batch;
+            float *y = out + (l->to[p] + o * l->apart) * batch;
+            if (width == 6) apply_some(l, batch, weight, bias, x, y, 6);
+            else if (width == 4) apply_some(l, batch, weight, bias, x, y, 4);
+            else if (width == 2) apply_some(l, batch, weight, bias, x, y, 2);
+            else apply_some(l, batch, weight, bias, x, y, 1);
+        }
+    }
+}
+
+/* ---- apply: sums for the weights, `width` outputs times `depth` taps -------------------------- */
+
+INLINE void weigh_some(const layer *l, int64_t batch, const float *in, const float *slope,
+                       int64_t o, int64_t t, float *sums, const int width, const int depth) {
+    lanes s[4][3];
+    lanes *sum = (lanes *)sums + o * l->taps + t;
+    const float *x[3], *g[4];
+    for (int j = 0; j < depth; j++) x[j] = in + l->tap[t + j] * batch;
+    for (int i = 0; i < width; i++) g[i] = slope + (o + i) * l->apart * batch;
+    for (int i = 0; i < width; i++)
+        for (int j = 0; j < depth; j++) s[i][j] = sum[i * l->taps + j];
+    for (int64_t p = 0; p < l->positions; p++) {
+        int64_t from = l->from[p] * batch, to = l->to[p] * batch;
+        for (int64_t e = 0; e < batch; e += LANES) {
+            lanes y[3];
+            for (int j = 0; j < depth; j++) {
+                y[j] = load(x[j] + from + e);
+                HOLD(y[j]);
+            }
+            for (int i = 0; i < width; i++) {
+                lanes h = load(g[i] + to + e);
+                HOLD(h);
+                for (int j = 0; j < depth; j++) s[i][j] += h * y[j];
+            }
+        }
+    }
+    for (int i = 0; i < width; i++)
+        for (int j = 0; j < depth; j++) sum[i * l->taps + j] = s[i][j];
+}
+
+static void apply_weights(const layer *l, int64_t batch, const float *in, const float *slope,
+                          float *sums) {
+    for (int64_t o = 0, width; o < l->outputs; o += width) {
+        int64_t left = l->outputs - o;
+        width = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        for (int64_t t = 0, depth; t < l->taps; t += depth) {
+            depth = l->taps - t >= 3 ? 3 : 1;
+            float *to = sums + l->weight * LANES;
+            if (width == 4 && depth == 3) weigh_some(l, batch, in, slope, o, t, to, 4, 3);
+            else if (width == 4) weigh_some(l, batch, in, slope, o, t, to, 4, 1);
+            else if (width == 2 && depth == 3) weigh_some(l, batch, in, slope, o, t, to, 2, 3);
+            else if (width == 2) weigh_some(l, batch, in, slope, o, t, to, 2, 1);
+            else if (depth == 3) weigh_some(l, batch, in, slope, o, t, to, 1, 3);
+            else weigh_some(l, batch, in, slope, o, t, to, 1, 1);
+        }
+    }
+    if (l->bias < 0) return;
+    for (int64_t o = 0; o < l->outputs; o++) {
+        lanes sum = {0};
+        for (int64_t p = 0; p < l->positions; p++) {
+            const float *g = slope + (l->to[p] + o * l->apart) * batch;
+            for (int64_t e = 0; e < batch; e += LANES) sum += load(g + e);
+        }
+        ((lanes *)sums)[l->bias + o] += sum;
+    }
+}
+
+/* ---- apply: the gradient of its inputs, `depth` taps at one position -------------------------- */
+
+INLINE void return_some(const layer *l, int64_t batch, const float *weight, const float *slope,
+                        float *back, int64_t t, const int depth) {
+    for (int64_t e = 0; e < batch; e += PAIR) {
+        lanes a[6], b[6];
+        for (int j = 0; j < depth; j++) {
+            const float *x = back + l->tap[t + j] * batch + e;
+            a[j] = load(x), b[j] = load(x + LANES);
+        }
+        for (int64_t o = 0; o < l->outputs; o++) {
+            const float *g = slope + o * l->apart * batch + e;
+            lanes g0 = load(g), g1 = load(g + LANES);
+            HOLD(g0);
+            HOLD(g1);
+            for (int j = 0; j < depth; j++) {
+                lanes w = all(weight[o * l->taps + t + j]);
+                a[j] += w * g0, b[j] += w * g1;
+            }
+        }
+        for (int j = 0; j < depth; j++) {
+            float *x = back + l->tap[t + j] * batch + e;
+            store(x, a[j]), store(x + LANES, b[j]);
+        }
+    }
+}
+
+static void apply_inputs(const layer *l, int64_t batch, const float *theta, const float *slope,
+                         float *back) {
+    const float *weight = theta + l->weight;
+    for (int64_t p = 0; p < l->positions; p++) {
+        const float *g = slope + l->to[p] * batch;
+        float *x = back + l->from[p] * batch;
+        int64_t t = 0;
+        for (; t + 6 <= l->taps; t += 6) return_some(l, batch, weight, g, x, t, 6);
+        for (; t + 2 <= l->taps; t += 2) return_some(l, batch, weight, g, x, t, 2);
+        if (t < l->taps) return_some(l, batch, weight, g, x, t, 1);
+    }
+}
+
+/* ---- poolings ---------------------------------------------------------------------------------- */
+
+INLINE void pool_some(const layer *l, int64_t batch, const float *in, float *out, const int max,
+                      const int64_t taps) {
+    float share = 1.0f / (float)taps;
+    for (int64_t p = 0; p < l->positions; p++)
+    for (int64_t e = 0; e < batch; e += LANES) {
+        const float *x = in + l->from[p] * batch + e;
+        lanes y = load(x + l->tap[0] * batch);
+        for (int64_t t = 1; t < taps; t++) {
+            lanes z = load(x + l->tap[t] * batch);
+            /* One that is not a number beats all. */
+            y = max ? choose((z > y) | (z != z), z, y) : (lanes)(y + z);
+        }
+        if (!max) y *= share;
+        store(out + l->to[p] * batch + e, l->relu ? rectify(y) : y);
+    }
+}
+
+static void pool_forward(const layer *l, int64_t batch, const float *in, float *out) {
+    if (l->kind == MAX && l->taps == 4) pool_some(l, batch, in, out, 1, 4);
+    else pool_some(l, batch, in, out, l->kind == MAX, l->taps);
+}
+
+/* Where the layer before has a ReLU, what it held back gets nothing. */
+INLINE void unpool_some(const layer *l, int64_t batch, const float *in, const float *out,
+                        const float *slope, float *back, const int64_t taps) {
+    int rectified = (int)(l - 1)->relu;
+    for (int64_t p = 0; p < l->positions; p++)
+    for (int64_t e = 0; e < batch; e += LANES) {
+        int64_t from = l->from[p] * batch + e, to = l->to[p] * batch + e;
+        /* What a ReLU after the pooling has changed has a gradient of zero. */
+        lanes g = load(slope + to), y = load(out + to);
+        flags open = ~(flags){0};
+        for (int64_t t = 0; t < taps; t++) {
+            int64_t at = from + l->tap[t] * batch;
+            lanes z = load(in + at);
+            flags won = open & ((z == y) | (z != z));
+            open &= ~won;
+            if (rectified) won &= ~(flags)(z <= 0.0f);
+            lanes share = (lanes)(won & (flags)g);
+            store(back + at, l->apart ? share : (lanes)(load(back + at) + share));
+        }
+    }
+}
+
+static void pool_inputs(const layer *l, int64_t batch, const float *in, const float *out,
+                        const float *slope, float *back) {
+    if (l->kind == MAX && l->taps == 4) unpool_some(l, batch, in, out, slope, back, 4);
+    else if (l->kind == MAX) unpool_some(l, batch, in, out, slope, back, l->taps);
+    if (l->kind == MAX) return;
+    float share = 1.0f / (float)l->taps;
+    int rectified = (int)(l - 1)->relu;
+    for (int64_t p = 0; p < l->positions; p++)
+    for (int64_t e = 0; e < batch; e += LANES) {
+        lanes g = share * load(slope + l->to[p] * batch + e);
+        for (int64_t t = 0; t < l->taps; t++) {
+            int64_t at = (l->from[p] + l->tap[t]) * batch + e;
+            lanes own = g;
+            if (rectified) own = (lanes)(~(flags)(load(in + at) <= 0.0f) & (flags)g);
+            store(back + at, l->apart ? own : (lanes)(load(back + at) + own));
+        }
+    }
+}
+
+/* ---- likelihoods: the sum over examples first <= e < last, and the outputs' gradient ----------- */
+
+/* exp(x) for x <= 0, to two units in the last place. */
+INLINE lanes exponential(lanes x) {
+    lanes shifted = x * 1.44269504f + 12582912.0f; /* the nearest whole number, in the last bits */
+    lanes n = shifted - 12582912.0f;
+    lanes r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    lanes y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f, y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f, y = y * r + 5.0000001201e-1f;
+    y = y * r * r + r + 1.0f;
+    flags power = ((flags)shifted + (127 - 0x4B400000)) << 23;
+    return choose(x < -87.0f, (lanes){0}, y * (lanes)power);
+}
+
+/* `slope` may be `out` itself. */
+static double categorical(int64_t outputs, int64_t batch, const int32_t *label, int64_t first,
+                          int64_t last, const float *out, float *slope) {
+    double value = 0;
+    for (int64_t e = 0; e < batch; e += LANES) {
+        lanes most = load(out + e), sum = {0};
+        for (int64_t k = 1; k < outputs; k++) {
+            lanes z = load(out + k * batch + e);
+            most = choose((z > most) | (z != z), z, most);
+        }
+        for (int64_t i = 0; i < LANES; i++)
+            if (e + i >= first && e + i < last)
+                value += out[label[e + i] * batch + e + i] - most[i];
+        for (int64_t k = 0; k < outputs; k++) {
+            lanes z = exponential(load(out + k * batch + e) - most);
+            sum += z;
+            if (slope) store(slope + k * batch + e, z);
+        }
+        for (int64_t i = 0; i < LANES; i++)
+            if (e + i >= first && e + i < last)
+                value -= logf(sum[i]);
+        if (!slope) continue;
+        lanes over = 1.0f / sum;
+        flags index = {0, 1, 2, 3, 4, 5, 6, 7}, given = *(const flags *)(label + e);
+        index += (int32_t)e;
+        flags inside = (index >= (int32_t)first) & (index < (int32_t)last);
+        for (int64_t k = 0; k < outputs; k++) {
+            float *g = slope + k * batch + e;
+            lanes hit = (lanes)((given == (int32_t)k) & (flags)all(1.0f));
+            store(g, (lanes)(inside & (flags)(hit - load(g) * over)));
+        }
+    }
+    return value;
+}
+
+/* For each particle's outputs (outputs, batch), `batch` a multiple of LANES: add the bias, add the
+ * log likelihood to the value, put the gradient in place of the outputs, and add its sums to that
+ * of the bias. */
+void sbmc_categorical(int64_t particles, int64_t outputs, int64_t batch, const int32_t *label,
+                      const float *bias, float *out, double *value, double *slope) {
+    for (int64_t i = 0; bias && i < particles * outputs; i++)
+        for (int64_t e = 0; e < batch; e += LANES)
+            store(out + i * batch + e, load(out + i * batch + e) + bias[i]);
+    for (int64_t p = 0; p < particles; p++) {
+        float *own = out + p * outputs * batch;
+        value[p] += categorical(outputs, batch, label, 0, batch, own, own);
+    }
+    for (int64_t i = 0; bias && i < particles * outputs; i++) {
+        lanes sum = {0};
+        for (int64_t e = 0; e < batch; e += LANES) sum += load(out + i * batch + e);
+        for (int64_t e = 0; e < LANES; e++) slope[i] += sum[e];
+    }
+}
+
+static double gaussian(const chain *c, const float *target, int64_t first, int64_t last,
+                       const float *out, float *slope) {
+    double value = 0;
+    for (int64_t k = 0; k < c->outputs; k++)
+    for (int64_t e = 0; e < c->batch; e++) {
+        int64_t at = k * c->batch + e;
+        int inside = e >= first && e < last;
+        float error = inside ? target[at] - out[at] : 0.0f;
+        value -= 0.5 * (double)(error * error * c->precision);
+        if (slope) slope[at] = inside ? error * c->precision : 0.0f;
+    }
+    return value;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------- */
+
+static double one_batch(const chain *c, const float *theta, const float *input, const void *target,
+                        int64_t first, int64_t last, float *acts, float *slopes, float *sums) {
+    int64_t batch = c->batch;
+    for (int64_t i = 0; i < c->layers; i++) {
+        const layer *l = c->layer + i;
+        const float *in = i == 0 ? input : acts + l->in * batch;
+        if (l->kind == APPLY) apply_forward(l, batch, theta, in, acts + l->out * batch);
+        else pool_forward(l, batch, in, acts + l->out * batch);
+    }
+    const layer *end = c->layer + c->layers - 1;
+    const float *out = acts + end->out * batch;
+    float *slope = slopes ? slopes + end->out * batch : 0;
+    double value = c->likelihood == CATEGORICAL
+                       ? categorical(c->outputs, batch, (const int32_t *)target, first, last, out,
+                                     slope)
+                       : gaussian(c, (const float *)target, first, last, out, slope);
+    for (int64_t i = c->layers - 1; slopes && i >= 0; i--) {
+        const layer *l = c->layer + i;
+        const float *in = i == 0 ? input : acts + l->in * batch;
+        const float *y = acts + l->out * batch;
+        float *g = slopes + l->out * batch, *back = slopes + l->in * batch;
+        /* A pooling has seen to the ReLU of the layer before it. */
+        if (l->relu && (i + 1 == c->layers || l[1].kind == APPLY))
+            for (int64_t o = 0; o < (l->kind == APPLY ? l->outputs : 1); o++)
+            for (int64_t p = 0; p < l->positions; p++)
+            for (int64_t e = 0; e < batch; e += LANES) {
+                int64_t at = (l->to[p] + o * l->apart) * batch + e;
+                store(g + at, (lanes)(~(flags)(load(y + at) <= 0.0f) & (flags)load(g + at)));
+            }
+        if (l->kind == APPLY) apply_weights(l, batch, in, g, sums);
+        if (i == 0) break;
+        if (!l->covers) memset(back, 0, (size_t)(l->size_in * batch) * sizeof(float));
+        if (l->kind == APPLY) apply_inputs(l, batch, theta, g, back);
+        else pool_inputs(l, batch, in, y, g, back);
+    }
+    return value;
+}
+
+/* Sums over the examples first <= i < last for each of `particles` vectors theta (particles, dim).
+ *
+ * input (batches, features, batch), target (batches, 1 or outputs, batch); acts and slopes have
+ * room for (values, batch), acts all zeros; sums for (dim, LANES). Without slopes there are no
+ * gradients. value (particles), gradient (particles, dim). */
+void sbmc_chain(const chain *c, int64_t particles, int64_t first, int64_t last, const float *theta,
+                const float *input, const void *target, float *acts, float *slopes, float *sums,
+                double *value, double *gradient) {
+    int64_t each = c->likelihood == CATEGORICAL ? c->batch : c->outputs * c->batch;
+    for (int64_t particle = 0; particle < particles; particle++) {
+        const float *own = theta + particle * c->dim;
+        value[particle] = 0;
+        if (slopes) memset(sums, 0, (size_t)(c->dim * LANES) * sizeof(float));
+        for (int64_t start = first / c->batch * c->batch; start < last; start += c->batch)
+            value[particle] += one_batch(
+                c, own, input + start * c->features, (const char *)target + start / c->batch * each * 4,
+                first - start, last - start, acts, slopes, sums);
+        if (slopes)
+            for (int64_t i = 0; i < c->dim; i++) {
+                const float *s = sums + i * LANES;
+                gradient[particle * c->dim + i] = (((double)s[0] + s[1]) + ((double)s[2] + s[3])) +
+                                                  (((double)s[4] + s[5]) + ((double)s[6] + s[7]));
+            }
+    }
+}

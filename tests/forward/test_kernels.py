@@ -1,0 +1,344 @@
+"""Kernels give what autograd gives, on odd shapes; a wrong one is found out and not used."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import shutil
+
+import pytest
+import torch
+from torch import nn
+
+from sbmc.examples import Examples
+from sbmc.forward import build_forward, kernels
+from sbmc.forward.linear import LinearKernel
+from sbmc.forward.native import chain
+from sbmc.likelihoods import Categorical, Custom, Gaussian
+from sbmc.parameters import select_parameters
+from sbmc.prior import anchored_prior
+from sbmc.target import Chunks, Source, Target
+
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")),
+    reason="no C compiler",
+)
+CLASSES = 3
+VECTORS, IMAGES, WIDE = (5,), (1, 9, 8), (3, 11, 14)
+
+
+def flat(*layers):
+    return nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(CLASSES))
+
+
+CHAINS = {
+    "mlp": (
+        lambda: nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Dropout(0.5), nn.Linear(7, CLASSES)),
+        VECTORS,
+    ),
+    "deep mlp without bias": (
+        lambda: nn.Sequential(
+            nn.Linear(5, 13, bias=False),
+            nn.ReLU(),
+            nn.Linear(13, 6),
+            nn.Linear(6, CLASSES, bias=False),
+        ),
+        VECTORS,
+    ),
+    "paper": (
+        lambda: flat(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        IMAGES,
+    ),
+    "pooling before the activation": (
+        lambda: flat(nn.Conv2d(1, 5, 3, bias=False), nn.MaxPool2d(2), nn.ReLU()),
+        IMAGES,
+    ),
+    "two convolutions with stride": (
+        lambda: flat(
+            nn.Conv2d(3, 8, 5, stride=2, padding=2),
+            nn.ReLU(),
+            nn.Conv2d(8, 7, 5, stride=2, padding=(2, 1)),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+        ),
+        WIDE,
+    ),
+    "windows that overlap": (
+        lambda: flat(
+            nn.Conv2d(3, 2, (3, 2), dilation=(1, 2)),
+            nn.ReLU(),
+            nn.MaxPool2d(3, stride=2),
+            nn.Conv2d(2, 1, 1, padding=1),
+            nn.AvgPool2d(2, stride=1),
+            nn.ReLU(),
+        ),
+        WIDE,
+    ),
+    "flattened and then deep": (
+        lambda: nn.Sequential(
+            nn.Flatten(), nn.Linear(3 * 11 * 14, 9), nn.ReLU(), nn.Linear(9, CLASSES)
+        ),
+        WIDE,
+    ),
+}
+HEADS = {
+    "head": (lambda: nn.Linear(5, CLASSES), VECTORS),
+    "head without bias": (lambda: nn.Sequential(nn.Linear(5, CLASSES, bias=False)), VECTORS),
+    "head after dropout": (
+        lambda: nn.Sequential(nn.Dropout(0.3), nn.Linear(5, CLASSES)),
+        VECTORS,
+    ),
+}
+LIKELIHOODS = {"categorical": Categorical(), "gaussian": Gaussian(noise_variance=0.3)}
+
+
+def make_target(name, examples=37, likelihood="categorical", dtype=torch.float32, **options):
+    build, shape = {**CHAINS, **HEADS}[name]
+    torch.manual_seed(5)
+    net = build()
+    inputs = torch.randn(examples, *shape)
+    net(inputs)  # lazy layers
+    net = net.to(dtype)
+    inputs = inputs.to(dtype)
+    targets = torch.arange(examples) % CLASSES
+    if likelihood == "gaussian":
+        targets = torch.randn(examples, CLASSES, dtype=dtype)
+    space = select_parameters(net)
+    prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim, dtype=dtype))
+    forward = build_forward(net, space, inputs[:2])
+    return Target(
+        forward,
+        Examples(inputs, targets),
+        LIKELIHOODS.get(likelihood, likelihood),
+        prior,
+        source=Source(net, space),
+        **options,
+    )
+
+
+def positions(target, particles=3):
+    noise = torch.Generator().manual_seed(6)
+    return 0.5 * torch.randn(particles, target.dim, generator=noise).to(target.prior.mean)
+
+
+def assert_equal(name, examples, particles, likelihood, dtype=torch.float32, kernel="chain"):
+    """Against autograd in float64: what both are to give."""
+    ours = make_target(name, examples, likelihood, dtype)
+    assert ours.kernel == kernel
+    exact = make_target(name, examples, likelihood, dtype, kernel=False)
+    assert exact.kernel is None
+    z = positions(ours, particles)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-10
+    for mine, theirs in zip(ours(z), exact(z), strict=True):
+        assert mine.dtype == theirs.dtype
+        scale = float(theirs.abs().max())
+        assert float((mine - theirs).abs().max()) <= tolerance * scale
+    torch.testing.assert_close(ours.log_likelihood(z), ours(z).log_likelihood, rtol=1e-6, atol=1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("examples", "particles"), [(1, 1), (37, 3), (131, 2)])
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_in_c_gives_what_autograd_gives(name, examples, particles):
+    assert_equal(name, examples, particles, "categorical")
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["mlp", "two convolutions with stride"])
+def test_a_chain_with_gaussian_noise(name):
+    assert_equal(name, 37, 3, "gaussian")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "native"), [(torch.float32, ""), (torch.float32, "0"), (torch.float64, "")]
+)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize(
+    ("name", "examples", "particles"),
+    [("head", 1, 1), ("head", 1040, 2), ("head without bias", 37, 3), ("head after dropout", 8, 3)],
+)
+def test_a_head_gives_what_autograd_gives(
+    name, examples, particles, likelihood, dtype, native, monkeypatch
+):
+    monkeypatch.setenv("SBMC_NATIVE", native)
+    assert_equal(name, examples, particles, likelihood, dtype, kernel="linear")
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["paper", "mlp", "head"])
+def test_pieces_of_any_size_add_up(name):
+    whole = make_target(name)
+    z = positions(whole, 5)
+    expected = whole(z)
+    for chunks in (Chunks(1, 2), Chunks(13, 5), Chunks(36, 1)):
+        for ours, theirs in zip(make_target(name, chunks=chunks)(z), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["paper", "two convolutions with stride"])
+def test_what_is_not_kept_prepared_gives_the_same_bits(name, monkeypatch):
+    kept = make_target(name)
+    monkeypatch.setattr("sbmc.target.PREPARED_BYTES", 10)
+    fresh = make_target(name)
+    assert (kept._laid is None, fresh._laid is None) == (False, True)
+    z = positions(kept)
+    for ours, theirs in zip(fresh(z), kept(z), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def tied(name, kernel=True):
+    """A target on images of one colour, where all corners of a window are equal."""
+    target = make_target(name, 5, kernel=False)
+    examples = Examples(torch.full_like(target.examples.inputs, 0.5), target.examples.targets)
+    return Target(target._forward, examples, Categorical(), target.prior, kernel=kernel)
+
+
+@needs_compiler
+def test_ties_go_to_the_first_as_in_torch():
+    ours, theirs = tied("paper"), tied("paper", kernel=False)
+    assert ours.kernel == "chain"
+    z = positions(ours)
+    torch.testing.assert_close(ours(z).gradient, theirs(z).gradient, rtol=1e-5, atol=1e-5)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["paper", "mlp", "head"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_with_its_particle(name, bad):
+    target = make_target(name)
+    z = positions(target)
+    clean = target(z)
+    z[1, -1] = bad
+    value, gradient = target(z)
+    assert not torch.isfinite(value[1])
+    assert torch.equal(value[::2], clean.log_likelihood[::2])
+    assert torch.equal(gradient[::2], clean.gradient[::2])
+
+
+@needs_compiler
+def test_threads_do_not_change_the_bits():
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            for particles in (2, 70):
+                target = make_target("mlp", 300)
+                results.append(target(positions(target, particles)))
+    finally:
+        torch.set_num_threads(before)
+    for one, two in ((0, 2), (1, 3)):
+        for ours, theirs in zip(results[one], results[two], strict=True):
+            assert torch.equal(ours, theirs)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["paper", "head"])
+def test_a_target_that_was_sent_has_its_kernel_again(name):
+    target = make_target(name)
+    sent = pickle.loads(pickle.dumps(target))
+    assert sent.kernel == target.kernel is not None
+    z = positions(target)
+    for ours, theirs in zip(sent(z), target(z), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("layers", "reason"),
+    [
+        ([nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)], "Tanh"),
+        ([nn.ReLU(), nn.Linear(5, 4), nn.Linear(4, 3)], "a ReLU of the inputs"),
+        ([nn.Linear(5, 4), nn.Linear(4, 3), nn.ReLU()], "no linear layer"),
+        ([nn.Linear(5, 500), nn.ReLU(), nn.Linear(500, 300), nn.Linear(300, 3)], "too many"),
+    ],
+)
+def test_what_is_no_chain_says_why(layers, reason, caplog):
+    CHAINS["this"] = (lambda: nn.Sequential(*layers), VECTORS)
+    try:
+        with caplog.at_level(logging.DEBUG, "sbmc"):
+            assert make_target("this").kernel is None
+    finally:
+        del CHAINS["this"]
+    assert reason in caplog.text
+
+
+def test_other_likelihoods_and_frozen_layers_have_no_kernel():
+    assert make_target("mlp", likelihood=Custom(lambda o, t: o[:, 0] * t)).kernel is None
+    assert make_target("head", likelihood=Custom(lambda o, t: o[:, 0] * t)).kernel is None
+    net = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+    net[0].requires_grad_(False)
+    space = select_parameters(net)
+    inputs = torch.randn(6, 5)
+    forward = build_forward(net, space, inputs[:2])
+    examples = Examples(inputs, torch.zeros(6, dtype=torch.int64))
+    assert kernels.find_kernel(forward, Categorical(), examples, space.flatten(net)) is None
+
+
+PLANTED = {
+    "a bias without gradient": ("((lanes *)sums)[l->bias + o] += sum;", ""),
+    "a ReLU that lets all gradients through": ("won &= ~(flags)(z <= 0.0f)", "won &= won"),
+    "a loser of the pooling": ("open & ((z == y)", "open & ((z < y)"),
+    "a tap too few": (
+        "t < taps; t++) {\n            const float *x = in",
+        "t < taps - 1; t++) {\n            const float *x = in",
+    ),
+    "an input's gradient of the wrong sign": ("a[j] += w * g0", "a[j] -= w * g0"),
+    "a softmax that is not normalised": ("hit - load(g) * over", "hit - load(g)"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_wrong_chain_is_found_out_and_not_used(bug, tmp_path, monkeypatch, caplog):
+    right, wrong = PLANTED[bug]
+    source = chain.SOURCE.read_text()
+    assert source.count(right) == 1, bug
+    (tmp_path / "chain.c").write_text(source.replace(right, wrong))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(chain, "SOURCE", tmp_path / "chain.c")
+    chain._load.cache_clear()
+    try:
+        with caplog.at_level(logging.INFO, "sbmc"):
+            found = [make_target(name).kernel for name in ("paper", "two convolutions with stride")]
+    finally:
+        chain._load.cache_clear()
+    assert None in found
+    assert "the chain kernel differs from autograd" in caplog.text
+
+
+@needs_compiler
+def test_a_tie_that_all_corners_win_is_found_out(tmp_path, monkeypatch):
+    source = chain.SOURCE.read_text()
+    assert source.count("open &= ~won;") == 1
+    (tmp_path / "chain.c").write_text(source.replace("open &= ~won;", ""))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    right = tied("paper")
+    monkeypatch.setattr(chain, "SOURCE", tmp_path / "chain.c")
+    chain._load.cache_clear()
+    try:
+        wrong = tied("paper")
+    finally:
+        chain._load.cache_clear()
+    assert (right.kernel, wrong.kernel) == ("chain", None)
+
+
+def test_a_head_without_its_bias_gradient_is_found_out(monkeypatch):
+    residuals = LinearKernel._residuals
+
+    def dropped(self, out, targets, bias, value, slopes):
+        residuals(self, out, targets, bias, value, torch.zeros_like(slopes))
+
+    assert make_target("head").kernel == "linear"
+    monkeypatch.setattr(LinearKernel, "_residuals", dropped)
+    assert make_target("head").kernel != "linear"
+
+
+@needs_compiler
+def test_the_choice_is_one_line_of_the_log(caplog):
+    with caplog.at_level(logging.DEBUG, "sbmc"):
+        make_target("paper")
+    (line,) = [r.getMessage() for r in caplog.records if r.getMessage().startswith("target:")]
+    for words in ("fused path", "chain kernel", "Chunks(", "thread(s)", "MiB"):
+        assert words in line

@@ -1,0 +1,44 @@
+"""`SBMC_LOG` shows what was chosen and why, with no change to the program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import torch
+from sbmc.examples import Examples
+from sbmc.forward import build_forward
+from sbmc.likelihoods import Categorical
+from sbmc.parameters import select_parameters
+from sbmc.prior import anchored_prior
+from sbmc.target import Target
+net = torch.nn.Linear(4, 3)
+space = select_parameters(net)
+x = torch.randn(6, 4)
+prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim))
+data = Examples(x, torch.zeros(6, dtype=torch.int64))
+Target(build_forward(net, space, x[:2]), data, Categorical(), prior)
+"""
+
+
+def shown(level):
+    environment = {**os.environ, "SBMC_LOG": level}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return [line for line in done.stderr.splitlines() if line.startswith("sbmc ")]
+
+
+@pytest.mark.parametrize("level", ["info", "warning"])
+def test_other_levels_and_silence_say_nothing_of_it(level):
+    assert shown(level) == []
+
+
+def test_debug_shows_the_choice():
+    text = "\n".join(shown("debug"))
+    assert "model evaluated by the fused path" in text
+    assert "kernel: linear" in text
+    assert "target: fused path, linear kernel, Chunks(" in text

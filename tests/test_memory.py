@@ -1,0 +1,117 @@
+"""Memory: what a target says that it takes, the limit that it keeps, and prediction's peak."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from sbmc.checks import BadInput
+from sbmc.chunks import Footprint, choose_chunks
+from sbmc.examples import Examples
+from sbmc.forward import build_forward
+from sbmc.likelihoods import Categorical
+from sbmc.parameters import select_parameters
+from sbmc.prior import anchored_prior
+from sbmc.target import Target
+
+MIB = 2**20
+
+
+def make_target(examples=200, **options):
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 3))
+    inputs = torch.randn(examples, 20)
+    space = select_parameters(net)
+    prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim))
+    labels = torch.arange(examples) % 3
+    forward = build_forward(net, space, inputs[:2])
+    return Target(forward, Examples(inputs, labels), Categorical(), prior, **options)
+
+
+def test_a_limit_makes_chunks_smaller_and_changes_no_number():
+    free, tight = make_target(), make_target(memory_limit=80_000)
+    small = tight.chunks.examples * tight.chunks.particles
+    assert small < free.chunks.examples * free.chunks.particles
+    z = torch.randn(12, free.dim)
+    for ours, theirs in zip(tight(z), free(z), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+    apart = 12 * free.dim * (3 * 4 + 2 * 8)
+    assert tight.bytes(12) - apart <= 80_000 < free.bytes(12) - apart
+
+
+def test_more_particles_take_more():
+    target = make_target()
+    assert target.bytes(1) < target.bytes(10) < target.bytes(1000)
+
+
+@pytest.mark.parametrize("limit", [1, 17_500])
+def test_a_limit_without_room_is_refused(limit):
+    with pytest.raises(BadInput, match="`memory_limit` must be"):
+        make_target(memory_limit=limit)
+
+
+def test_the_rule_keeps_its_limit():
+    for footprint in (Footprint(100, 1000), Footprint(30_000, 50), Footprint(0, 7)):
+        for limit in (50_000, 200_000, 3 * MIB):
+            chunks = choose_chunks(footprint, 10_000, limit)
+            for n in (1, chunks.particles):
+                taken = chunks.examples_for(n) * (footprint.shared + n * footprint.own)
+                assert 0 < taken <= limit
+
+
+def tensor_peak(target, z):
+    """Bytes of tensors that an evaluation has at once, at most, beyond those that were there."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        target(z)
+    events = seen.profiler.kineto_results.events()
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    sizes = torch.tensor([size for _, size in changes]).cumsum(0)
+    return int(sizes.max())
+
+
+@pytest.mark.parametrize("limit", [None, 400_000, 3 * MIB])
+def test_the_measured_peak_is_what_was_stated(limit):
+    target = make_target(5_000, memory_limit=None if limit is None else limit + 5_000 * 88)
+    z = torch.zeros(20, target.dim)
+    target(z)
+    taken = tensor_peak(target, z)
+    data = 5_000 * (20 * 4 + 8)
+    apart = 20 * target.dim * (3 * 4 + 2 * 8)
+    assert taken > 0.2 * (target.bytes(20) - data)  # or what is stated says nothing
+    assert taken <= target.bytes(20) - data
+    if limit is not None:
+        assert taken <= limit + apart
+
+
+PREDICTION = """
+import resource, torch
+from torch import nn
+from sbmc.islands import IslandReport
+from sbmc.likelihoods import Categorical
+from sbmc.parameters import select_parameters
+from sbmc.posterior import Cost, Posterior
+torch.set_num_threads(1)
+net = nn.Linear(4, 20)
+space = select_parameters(net)
+positions = torch.randn(1, 3000, space.dim)
+posterior = Posterior(
+    net, space, Categorical(), positions, log_evidence=torch.zeros(1, dtype=torch.float64),
+    islands=[IslandReport(0, "completed")], cost=Cost(1, 0, 0, 1, None), settings={})
+inputs = torch.randn(512, 4)
+posterior.predict(inputs[:2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+posterior.predict(inputs, batch_size=512)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def test_prediction_does_not_hold_the_outputs_of_all_particles():
+    command = [sys.executable, "-c", PREDICTION]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    whole = 3000 * 512 * 20 * 8  # (particles, examples, classes) in float64: 234 MiB
+    assert int(done.stdout) < whole / 3
