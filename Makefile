@@ -1,7 +1,7 @@
 # make demo        compare MAP, a deep ensemble and S-HMC on handwritten digits
 # make test        the tests that take minutes together; make test-slow for the long ones
 # make check       formatting, lint, types
-# make bench       speed and memory of the ways to evaluate a model; what folding islands gains
+# make bench       speed and memory beside other libraries, which get an environment of their own
 #
 # Every target sets up what it needs in .venv, once. PIP_ARGS is handed to pip.
 
@@ -15,7 +15,11 @@ CONSTRAINTS ?= constraints.txt
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS_VENV ?= .venv-peers
+PEERS_STAMP := $(PEERS_VENV)/.installed
+PEERS_CONSTRAINTS := benchmarks/peers-constraints.txt
 PIP := $(BIN)/pip install -qq --disable-pip-version-check $(PIP_ARGS) $(addprefix -c ,$(CONSTRAINTS))
+PEERS_PIP := $(PEERS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP_ARGS) -c $(PEERS_CONSTRAINTS)
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
@@ -36,7 +40,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) torch
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,dev]'
+	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,ray,dev]'
 	@$(BIN)/python -c 'import torchvision' 2> /dev/null || $(BIN)/pip uninstall -qq -y torchvision
 	@touch $@
 
@@ -58,9 +62,17 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+# The libraries to compare with. torch first, as above.
+$(PEERS_STAMP): $(PEERS_CONSTRAINTS)
+	@echo "Setting up $(PEERS_VENV) (once; a few minutes) ..."
+	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	@$(PEERS_PIP) torch
+	@$(PEERS_PIP) pyro-ppl blackjax numpyro posteriors
+	@touch $@
+
+bench: $(STAMP) $(PEERS_STAMP)
+	$(BIN)/python -m benchmarks --peers $(PEERS_VENV)/bin/python
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

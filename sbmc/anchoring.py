@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import BadInput, Phrase, is_number, nearest, require
 from sbmc.curvature import has_information
-from sbmc.islands import Start, start_at_anchor, start_at_members, start_at_prior
+from sbmc.islands import Start, StartAtMembers, start_at_anchor, start_at_prior
 from sbmc.likelihoods import Likelihood
 from sbmc.parameters import ParameterSpace, named_tensors
 from sbmc.prior import (
@@ -230,7 +230,7 @@ def resolve_start(start: Any, space: ParameterSpace, like: Tensor) -> Start:
     """Where particles begin, from what the user gave; `like` has the dtype and the device."""
     words = "'anchor', 'prior', an ensemble or a list of modules"
     if not isinstance(start, str):
-        return start_at_members(_members(start, "start", words, space, like)[1])
+        return StartAtMembers(_members(start, "start", words, space, like)[1])
     named = {"anchor": start_at_anchor, "prior": start_at_prior}
     if start not in named:
         raise BadInput(f"`start` must be {words}, but got {start!r}.{nearest(start, named)}")

@@ -37,7 +37,7 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "names": list(space.names),
         "shapes": [list(shape) for shape in space.shapes],
         "model": fingerprint(model, space),
-        "likelihood": _describe(posterior.likelihood),
+        "likelihood": describe_likelihood(posterior.likelihood),
         "islands": [report.as_dict() for report in posterior.islands],
         "cost": posterior.cost.as_dict(),
         "weighting": posterior.weighting,
@@ -131,7 +131,7 @@ def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         # BatchNorm's count of training batches has no part in predictions.
         if name not in sampled and name.rpartition(".")[2] != "num_batches_tracked":
-            digest.update(_bytes(tensor))
+            digest.update(tensor_bytes(tensor))
     return digest.hexdigest()
 
 
@@ -140,11 +140,12 @@ def _digest(words: str, tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(words.encode())
     for name in sorted(tensors):
         digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
-        digest.update(_bytes(tensors[name]))
+        digest.update(tensor_bytes(tensors[name]))
     return digest.hexdigest()
 
 
-def _bytes(tensor: Tensor) -> memoryview:
+def tensor_bytes(tensor: Tensor) -> memoryview:
+    """The contents of a tensor, wherever it is."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().data
 
@@ -182,7 +183,8 @@ def _require_parameters(model: nn.Module, space: ParameterSpace) -> None:
         require(has == tuple(shape), "model", f"one whose {name} has shape {tuple(shape)}", has)
 
 
-def _describe(likelihood: Likelihood) -> dict[str, Any]:
+def describe_likelihood(likelihood: Likelihood) -> dict[str, Any]:
+    """A likelihood as plain values; of a callable no more than that it is one."""
     if isinstance(likelihood, Gaussian):
         return {"name": "gaussian", "noise_variance": likelihood.noise_variance}
     if isinstance(likelihood, Categorical):

@@ -21,8 +21,11 @@ Clock = Callable[[], float]
 class Bar(Protocol):
     """What `open_progress` hands out."""
 
-    def update(self, done: int, **fields: object) -> None:
+    def update(self, done: float, **fields: object) -> None:
         """Say how much is done in all, with any numbers to show beside it."""
+
+    def skip(self, amount: float) -> None:
+        """Say that so much of what is done was done before: the time left does not count it."""
 
     def close(self) -> None:
         """Take the display down."""
@@ -30,7 +33,12 @@ class Bar(Protocol):
 
 @contextmanager
 def open_progress(
-    progress: bool | None, task: str, *, total: int, unit: str = "steps"
+    progress: bool | None,
+    task: str,
+    *,
+    total: int,
+    unit: str = "steps",
+    before: float | None = None,
 ) -> Iterator[Bar]:
     """Show how far a task has come.
 
@@ -43,6 +51,8 @@ def open_progress(
         task: what is being done.
         total: how much there is to do.
         unit: what is counted.
+        before: how much of it was done before, by a run that this one goes on with. If it is given,
+            the time left is shown, by the rate since the first news of this run.
 
     Yields:
         The display; tell it with `update(done, **fields)`.
@@ -57,20 +67,28 @@ def open_progress(
     require(
         progress is None or isinstance(progress, bool), "progress", "True, False or None", progress
     )
-    bar = _choose(progress, sys.stderr, task, total, unit)
+    bar = _choose(progress, sys.stderr, task, total, unit, before)
     try:
         yield bar
     finally:
         bar.close()
 
 
-def _choose(progress: bool | None, stream: TextIO | None, task: str, total: int, unit: str) -> Bar:
+def _choose(
+    progress: bool | None,
+    stream: TextIO | None,
+    task: str,
+    total: int,
+    unit: str,
+    before: float | None,
+) -> Bar:
     # A program without a console (pythonw) has no standard error at all.
     if progress is False or stream is None:
         return SilentBar()
     if stream.isatty():
-        return TerminalBar(stream, task, total, unit, delay=0.0 if progress else PATIENCE)
-    return LinesBar(stream, task, total, unit) if progress else SilentBar()
+        delay = 0.0 if progress else PATIENCE
+        return TerminalBar(stream, task, total, unit, delay=delay, before=before)
+    return LinesBar(stream, task, total, unit, before=before) if progress else SilentBar()
 
 
 def _format(fields: dict[str, object]) -> str:
@@ -81,10 +99,40 @@ def _format(fields: dict[str, object]) -> str:
     return ", ".join(shown)
 
 
+def time_left(total: float, done: float, before: float | None, seconds: float) -> str:
+    """How long a task will still take, in words.
+
+    Args:
+        total: how much there is to do.
+        done: how much of it is done.
+        before: how much of that was done before this run began; None asks for no words.
+        seconds: since this run had its first news.
+
+    Returns:
+        The words; empty as long as there is no rate to go by, and at the end.
+
+    Example:
+        >>> time_left(total=100, done=60, before=50, seconds=45)
+        'about 3 min left'
+        >>> time_left(total=100, done=50, before=50, seconds=45)
+        ''
+    """
+    if before is None or done <= before or done >= total or seconds < PATIENCE:
+        return ""
+    left = seconds * (total - done) / (done - before)
+    for limit, unit, name in ((99.5, 1, "s"), (99.5 * 60, 60, "min"), (48 * 3600, 3600, "h")):
+        if left < limit:
+            return f"about {max(1, round(left / unit))} {name} left"
+    return f"about {round(left / 86400)} days left"
+
+
 class SilentBar:
     """Shows nothing."""
 
-    def update(self, done: int, **fields: object) -> None:
+    def update(self, done: float, **fields: object) -> None:
+        """Do nothing."""
+
+    def skip(self, amount: float) -> None:
         """Do nothing."""
 
     def close(self) -> None:
@@ -100,24 +148,40 @@ class LinesBar:
         total: how much there is to do.
         unit: what is counted.
         clock: seconds; a test brings its own.
+        before: see `open_progress`.
     """
 
     def __init__(
-        self, stream: TextIO, task: str, total: int, unit: str, clock: Clock = time.monotonic
+        self,
+        stream: TextIO,
+        task: str,
+        total: int,
+        unit: str,
+        clock: Clock = time.monotonic,
+        before: float | None = None,
     ) -> None:
         self._stream, self._task, self._total, self._unit = stream, task, total, unit
-        self._clock = clock
+        self._clock, self._before = clock, before
         self._start = self._last = clock()
-        self._done, self._fields = 0, ""
-        self._write(f"{task}: {total} {unit} to do")
+        self._first: float | None = None
+        self._done, self._fields = before or 0, ""
+        done = f", {before} of them done before" if before else ""
+        self._write(f"{task}: {total} {unit} to do{done}")
 
-    def update(self, done: int, **fields: object) -> None:
+    def update(self, done: float, **fields: object) -> None:
         """Note the state, and write it if the last line is old enough."""
         self._done, self._fields = done, _format(fields)
         now = self._clock()
+        # Workers take a while to start, which says nothing of their rate.
+        self._first = now if self._first is None else self._first
         if now - self._last >= LINE_INTERVAL:
             self._last = now
-            self._write(self._state())
+            left = time_left(self._total, done, self._before, now - self._first)
+            self._write(f"{self._state()}, {left}" if left else self._state())
+
+    def skip(self, amount: float) -> None:
+        """Count so much as done before."""
+        self._before = (self._before or 0) + amount
 
     def close(self) -> None:
         """Write the last line."""
@@ -144,6 +208,7 @@ class TerminalBar:
         unit: what is counted.
         delay: seconds to wait before the first drawing.
         clock: seconds; a test brings its own.
+        before: see `open_progress`.
     """
 
     def __init__(
@@ -154,20 +219,32 @@ class TerminalBar:
         unit: str,
         delay: float,
         clock: Clock = time.monotonic,
+        before: float | None = None,
     ) -> None:
         self._stream, self._task, self._total, self._unit = stream, task, total, unit
+        self._before = before
         self._clock, self._start, self._delay = clock, clock(), delay
+        self._first: float | None = None
         self._display: Any = None
         if delay <= 0:
             self._open()
 
-    def update(self, done: int, **fields: object) -> None:
+    def update(self, done: float, **fields: object) -> None:
         """Draw the state, if it is time."""
+        now = self._clock()
+        self._first = now if self._first is None else self._first
         if self._display is None:
-            if self._clock() - self._start < self._delay:
+            if now - self._start < self._delay:
                 return
             self._open()
-        self._display.update(self._row, completed=done, fields_text=_format(fields))
+        # Not rich's own estimate, which takes what was done before for this run's work.
+        left = time_left(self._total, done, self._before, now - self._first)
+        text = ", ".join(words for words in (left, _format(fields)) if words)
+        self._display.update(self._row, completed=done, fields_text=text)
+
+    def skip(self, amount: float) -> None:
+        """Count so much as done before."""
+        self._before = (self._before or 0) + amount
 
     def close(self) -> None:
         """Leave the bar as it is and give the terminal back."""
@@ -194,6 +271,7 @@ class TerminalBar:
             console=Console(file=self._stream),
         )
         self._row = self._display.add_task(self._task, total=self._total, fields_text="")
+        self._display.update(self._row, completed=self._before or 0)
         # Time has passed since the task began: the bar came late on purpose.
         self._display.tasks[0].start_time -= self._clock() - self._start
         self._display.start()

@@ -250,7 +250,7 @@ def test_the_final_layer_alone():
 
     with pytest.MonkeyPatch.context() as patch:
         # As an attribute of the package, `fit` is the function.
-        patch.setattr(sys.modules["sbmc.fit"], "diagonal_fisher", watched)
+        patch.setattr(sys.modules["sbmc.preparing"], "diagonal_fisher", watched)
         posterior = fit(
             model,
             (examples.inputs, examples.targets),

@@ -120,3 +120,51 @@ def test_exceptions_leave_a_last_line_in_a_log(monkeypatch):
 def test_rich_is_not_imported_before_it_is_needed():
     code = "import sys, sbmc.progress; assert 'rich' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("done", "before", "seconds", "words"),
+    [
+        (10, 0, 10.0, "about 90 s left"),
+        (10, 0, 20.0, "about 3 min left"),
+        (60, 50, 45.0, "about 3 min left"),  # 10 in 45 s, and 40 to do
+        (10, 0, 3600.0, "about 9 h left"),
+        (1, 0, 3600.0, "about 4 days left"),
+        (99, 0, 2.0, "about 1 s left"),
+        (10, 0, 1.9, ""),  # too early to tell
+        (50, 50, 45.0, ""),  # no rate
+        (100, 0, 45.0, ""),  # nothing left
+        (10, None, 45.0, ""),  # nobody asked
+    ],
+)
+def test_time_left_in_words(done, before, seconds, words):
+    assert progress.time_left(100, done, before, seconds) == words
+
+
+def test_lines_tell_the_time_left_by_the_rate_of_this_run_alone():
+    stream, clock = io.StringIO(), Clock()
+    bar = LinesBar(stream, "sampling", 100, "steps", clock, before=50)
+    clock.now = 20.0  # workers took their time to start
+    bar.update(50)
+    bar.skip(10)  # one of them goes on from a place of its own
+    clock.now = 30.0
+    bar.update(70, acceptance=0.75)
+    bar.close()
+    assert stream.getvalue().splitlines() == [
+        "sampling: 100 steps to do, 50 of them done before",
+        "sampling: 50/100 steps",
+        "sampling: 70/100 steps, acceptance 0.75, about 30 s left",
+        "sampling: 70/100 steps, acceptance 0.75, ended after 30.0 s",
+    ]
+
+
+def test_a_terminal_tells_the_time_left_as_well():
+    stream, clock = Terminal(), Clock()
+    bar = TerminalBar(stream, "sampling", 8, "steps", delay=0.0, clock=clock, before=2)
+    bar.update(2)
+    clock.now = 30.0
+    bar.update(4, acceptance=0.5)
+    bar.close()
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert "4/8 steps" in shown
+    assert "about 60 s left, acceptance 0.5" in shown

@@ -1,0 +1,72 @@
+"""What every worker does with a batch."""
+
+from __future__ import annotations
+
+import pytest
+from executors.pieces import SAMPLERS, alone, make_work, open_checkpoint, same_bits
+
+from sbmc.checkpoints import Stopped
+from sbmc.executors.contract import TELL_INTERVAL, run_in_worker
+
+
+class Clock:
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.mark.parametrize(("step", "expected"), [(0.0, [1, 6]), (TELL_INTERVAL, [1, 2, 3, 4, 5, 6])])
+def test_news_come_at_most_twice_a_second_and_always_at_the_end(step, expected):
+    told = []
+    work = make_work(SAMPLERS["hmc"])
+    run_in_worker(work, (0,), None, lambda b, f: told.append((b, f["done"])), never, Clock(step))
+    assert told == [((0,), done) for done in expected]
+
+
+def test_a_batch_without_a_keeper_stops_at_its_next_news():
+    asked = []
+
+    def stop() -> bool:
+        asked.append(True)
+        return len(asked) == 3
+
+    told = []
+    with pytest.raises(Stopped):
+        run_in_worker(make_work(SAMPLERS["hmc"]), (0,), None, lambda b, f: told.append(f), stop)
+    assert len(told) == 1
+
+
+def test_islands_are_kept_and_states_removed(tmp_path):
+    work = make_work(SAMPLERS["hmc"])
+    checkpoint = open_checkpoint(tmp_path, alone(1))
+    islands = run_in_worker(work, (0,), checkpoint.site(), lambda b, f: None, never)
+    assert same_bits([checkpoint.finished()[0]], islands)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "island-00000.safetensors",
+        "manifest.json",
+    ]
+
+
+def test_a_batch_that_was_stopped_goes_on(tmp_path):
+    work = make_work(SAMPLERS["hmc"])
+    site = open_checkpoint(tmp_path, alone(1), every=1e9).site()
+    asked = []
+
+    def stop() -> bool:
+        asked.append(True)
+        return len(asked) == 3
+
+    with pytest.raises(Stopped):
+        run_in_worker(work, (0,), site, lambda b, f: None, stop)
+    told = []
+    (island,) = run_in_worker(work, (0,), site, lambda b, f: told.append(f["done"]), never)
+    assert told[0] >= 3, "it did not begin anew"
+    assert island.report.attempts == 2
+    assert same_bits([island], work.run((0,)))
