@@ -1,8 +1,12 @@
 """Scalable Bayesian Monte Carlo for PyTorch: a trained network that knows what it does not know."""
 
+from sbmc.checkpoints import CheckpointAt
 from sbmc.checks import BadInput
+from sbmc.executors import InProcess, Processes, Ray
+from sbmc.expectation import Expectation, expect
 from sbmc.fit import fit
 from sbmc.likelihoods import Categorical, Custom, Gaussian
+from sbmc.merging import merge
 from sbmc.persistence import load
 from sbmc.posterior import Posterior
 from sbmc.prediction import Prediction, RegressionPrediction
@@ -23,14 +27,21 @@ __all__ = [
     "UBU",
     "BadInput",
     "Categorical",
+    "CheckpointAt",
     "Custom",
     "Ensemble",
+    "Expectation",
     "Gaussian",
+    "InProcess",
     "Posterior",
     "Prediction",
+    "Processes",
+    "Ray",
     "RegressionPrediction",
+    "expect",
     "fit",
     "load",
+    "merge",
     "train_ensemble",
     "train_map",
 ]

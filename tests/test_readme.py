@@ -112,7 +112,9 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sbmc.cli.run.run", lambda request: 0)
     monkeypatch.setattr("sbmc.cli.toy.run_toy_study", lambda *arguments, **options: 0)
-    for worker in ("table.show_table", "table.write_table", "figure.draw_figure"):
+    workers = ["table.show_table", "table.write_table", "figure.draw_figure"]
+    workers += ["resume.resume", "resume.extend", "resume.merge"]
+    for worker in workers:
         monkeypatch.setattr(f"sbmc.cli.{worker}", lambda *arguments, **options: None)
     code = main(shlex.split(command)[1:])
     assert code == 0, capsys.readouterr().err

@@ -10,7 +10,28 @@ from typing import Annotated, Any
 
 import typer
 
-from sbmc.checks import BadInput, nearest
+from sbmc.checkpoints import CheckpointError
+from sbmc.checks import BadInput, nearest, require
+from sbmc.cli.interruption import Interruption
+from sbmc.cli.options import (
+    AddressOption,
+    AlsoIslandsOption,
+    ConfidenceOption,
+    CpusOption,
+    DataDirOption,
+    DebugOption,
+    EveryOption,
+    ExecutorOption,
+    GpusOption,
+    NoCheckpointOption,
+    QuietOption,
+    RetriesOption,
+    SaveOption,
+    Text,
+    WorkersOption,
+    parse_execution,
+)
+from sbmc.cli.resume_commands import extend_command, merge_command, resume_command
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -43,9 +64,6 @@ def _options(
     """Options of `sbmc` itself."""
 
 
-Text = str | None
-
-
 @app.command("run")
 def run_command(
     experiment: Annotated[str, typer.Argument(help="What to study; see `sbmc experiments`.")],
@@ -69,10 +87,21 @@ def run_command(
     prior_variance: Annotated[Text, typer.Option(help="Variance of the prior.")] = None,
     particles: Annotated[Text, typer.Option(help="Particles of an island.")] = None,
     islands: Annotated[Text, typer.Option(help="Independent islands.")] = None,
-    also_islands: Annotated[
+    first_island: Annotated[
         Text,
-        typer.Option(help="Also write records of the first so many islands; e.g. 1 or 1,2,4."),
+        typer.Option(
+            help="Number of the first island: two machines can each make some islands of one run, "
+            "for `sbmc merge`."
+        ),
     ] = None,
+    trained_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a run of the same settings whose trained networks to start from, so "
+            "that islands made on different machines can be merged."
+        ),
+    ] = None,
+    also_islands: AlsoIslandsOption = None,
     steps: Annotated[Text, typer.Option(help="Moves of each chain.")] = None,
     epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None,
     leapfrog: Annotated[Text, typer.Option(help="Leapfrog steps of a move.")] = None,
@@ -110,25 +139,39 @@ def run_command(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
     ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where to look for data first; then $SBMC_DATA.")
-    ] = None,
+    data_dir: DataDirOption = None,
     out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
-    confidence: Annotated[
-        bool,
-        typer.Option("--confidence", help="Also train and test the classifier that says abstain."),
-    ] = False,
-    save_posterior: Annotated[
-        bool, typer.Option("--save-posterior", help="Write the posterior beside the record.")
-    ] = False,
+    confidence: ConfidenceOption = False,
+    save_posterior: SaveOption = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Run even if the record is there.")
+        bool,
+        typer.Option(
+            "--force", help="Run from the beginning, even if a record or a checkpoint is there."
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the results.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what it would take: epochs, time, memory, disk. Run nothing."
+        ),
+    ] = False,
+    executor: ExecutorOption = None,
+    workers: WorkersOption = None,
+    address: AddressOption = None,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
+    retries: RetriesOption = None,
+    checkpoint_every: EveryOption = None,
+    no_checkpoint: NoCheckpointOption = False,
+    debug: DebugOption = False,
+    quiet: QuietOption = False,
 ) -> int:
-    """Run methods on an experiment and write a record of each run."""
+    """Run methods on an experiment and write a record of each run.
+
+    The same command goes on with a run that was stopped.
+    """
     if experiment == TOY:
+        require(not dry_run, "dry_run", "left out for the toy study, which takes seconds", True)
         from sbmc.cli.toy import run_toy_study
 
         return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
@@ -139,6 +182,7 @@ def run_command(
         "prior_variance": prior_variance,
         "particles": particles,
         "islands": islands,
+        "first_island": first_island,
         "steps": steps,
         "epochs": epochs,
         "leapfrog": leapfrog,
@@ -168,8 +212,25 @@ def run_command(
         save_posterior=save_posterior,
         debug=debug,
         quiet=quiet,
+        dry_run=dry_run,
+        trained_from=trained_from,
+        execution=parse_execution(
+            no_checkpoint,
+            executor=executor,
+            workers=workers,
+            address=address,
+            cpus=cpus,
+            gpus=gpus,
+            retries=retries,
+            checkpoint_every=checkpoint_every,
+        ),
     )
     return run(request)
+
+
+app.command("resume")(resume_command)
+app.command("extend")(extend_command)
+app.command("merge")(merge_command)
 
 
 @app.command("experiments")
@@ -206,7 +267,7 @@ def table_command(
         bool,
         typer.Option("--confidence", help="The tables of the classifier that says abstain."),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: DebugOption = False,
 ) -> None:
     """Set our results beside the paper's, from the stored records."""
     from sbmc.cli.table import show_confidence, show_table, write_table
@@ -241,7 +302,7 @@ def figure_command(
     out: Annotated[
         Path | None, typer.Option(help="The PNG file; EXPERIMENT_NAME.png if not given.")
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: DebugOption = False,
 ) -> None:
     """Draw one of an experiment's figures, from the stored records."""
     from sbmc.cli.figure import draw_figure
@@ -266,6 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = typer.main.get_command(app)
+    interruption = "interrupted; the records of finished runs are kept."
     try:
         code = command.main(args=given, prog_name="sbmc", standalone_mode=False)
     except BadInput as error:
@@ -274,10 +336,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(error, _explain(error), BAD_INPUT, given)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except Interruption as error:
+        code, interruption = INTERRUPTED, str(error)
+    except CheckpointError as error:
+        return _complain(error, str(error), FAILED, given)
     except Exception as error:
         return _complain(error, f"{type(error).__name__}: {error}", FAILED, given)
     if code == INTERRUPTED:
-        print("sbmc: interrupted; the records of finished runs are kept.", file=sys.stderr)
+        print(f"sbmc: {interruption}", file=sys.stderr)
     return int(code or 0)
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput, require
+from sbmc.cli.going_on import islands_done, require_writable, say, saying_how
+from sbmc.studies.execution import Execution
 from sbmc.studies.experiments import Experiment, get_experiment
+from sbmc.studies.growing import bring_networks
+from sbmc.studies.journal import Journal
 from sbmc.studies.methods import Method, get_methods
-from sbmc.studies.records import Record
+from sbmc.studies.records import record_path
 from sbmc.studies.runner import Run, run_study
-from sbmc.studies.settings import Settings, parse_assignment, resolve
+from sbmc.studies.settings import Settings, parse_assignment, resolve, settings_hash
 from sbmc.studies.workshop import Workshop
 
 
@@ -33,6 +37,9 @@ class Request:
         save_posterior: write the posterior beside the record.
         debug: let unexpected errors through.
         quiet: show results only.
+        execution: how islands are run.
+        dry_run: say what it would cost, and run nothing.
+        trained_from: folder of a run whose trained networks to start from.
     """
 
     experiment: Experiment
@@ -46,6 +53,9 @@ class Request:
     save_posterior: bool = False
     debug: bool = False
     quiet: bool = False
+    execution: Execution = field(default_factory=Execution)
+    dry_run: bool = False
+    trained_from: Path | None = None
 
     @classmethod
     def parse(
@@ -95,6 +105,10 @@ class Request:
         if seed is not None and seeds is not None:
             raise BadInput(f"`seed` must be left out when `seeds` is given, but got {seed!r}.")
         require(not Path(out).is_file(), "out", "a folder", str(out))
+        if rest.get("trained_from") is not None:
+            for option in ("force", "dry_run"):
+                rule = "left out with trained_from, which begins from what is there"
+                require(not rest.get(option), option, rule, True)
         plans = tuple(_plan(study, chosen, preset or study.default_preset, overrides))
         most = max(settings["islands"] for _, settings in plans)
         also = parse_numbers("also_islands", also_islands) if also_islands else ()
@@ -173,47 +187,59 @@ def run(request: Request) -> int:
 
     # Progress is shown even where there is no terminal, as plain lines: runs take minutes.
     workshop = Workshop(request.data_dir, progress=not request.quiet)
+    if request.dry_run:
+        from sbmc.cli.dry_run import show_expectations
+
+        show_expectations(request, workshop)
+        return 0
+    require_writable(request.out)
     runs: list[Run] = []
+    several = len(request.seeds) * len(request.plans) > 1
     for seed in request.seeds:
         for method, settings in request.plans:
             # In a comparison MAP has one island, however many the others have.
             also = [k for k in request.also_islands if k <= settings["islands"]]
+            folder = _folder(request, method, settings, seed)
             if not request.quiet:
-                name = f"{request.experiment.name} {method.name} seed {seed}"
-                print(f"{name} ...", file=sys.stderr)
-            done = run_study(
-                request.experiment,
-                method,
-                settings,
-                seed,
-                request.out,
-                also_islands=also,
-                force=request.force,
-                confidence=request.confidence,
-                save_posterior=request.save_posterior,
-                workshop=workshop,
-                debug=request.debug,
-            )
+                _announce(request, method, settings, seed, folder)
+            if request.trained_from is not None:
+                new = Journal(request.experiment.name, method.name, settings, seed)
+                bring_networks(request.trained_from, new, folder)
+            with saying_how(folder, method, settings["islands"], request.execution, several):
+                done = run_study(
+                    request.experiment,
+                    method,
+                    settings,
+                    seed,
+                    request.out,
+                    also_islands=also,
+                    force=request.force,
+                    confidence=request.confidence,
+                    save_posterior=request.save_posterior,
+                    workshop=workshop,
+                    execution=request.execution,
+                    debug=request.debug,
+                )
             runs.append(done)
-            _say(done, quiet=request.quiet)
+            say(done, quiet=request.quiet)
     measured = [each for each in runs if each.record.outcome != "failed"]
     if measured:
         show_comparison(request.experiment, measured, request.out)
     return 1 if any(each.record.outcome == "failed" for each in runs) else 0
 
 
-def _say(done: Run, quiet: bool) -> None:
-    record: Record = done.record
-    where = f"{record.experiment} {record.method} seed {record.seed}"
-    if record.outcome == "failed":
-        print(f"sbmc: {where} failed: {record.message} (record: {done.path})", file=sys.stderr)
-        return
-    if record.outcome == "partial":
-        lost = sum(island["outcome"] != "completed" for island in record.islands)
-        text = (
-            f"sbmc: {where}: {lost} of {len(record.islands)} islands failed (record: {done.path})"
-        )
-        print(text, file=sys.stderr)
-    if not quiet:
-        note = "reused (--force runs it again)" if done.reused else "written"
-        print(f"{where}: record {note}: {done.path}", file=sys.stderr)
+def _folder(request: Request, method: Method, settings: Settings, seed: int) -> Path:
+    name = request.experiment.name
+    digest = settings_hash(name, method.name, settings)
+    return record_path(request.out, name, method.name, digest, seed).parent
+
+
+def _announce(
+    request: Request, method: Method, settings: Settings, seed: int, folder: Path
+) -> None:
+    line = f"{request.experiment.name} {method.name} seed {seed} ..."
+    goes_on = request.execution.keeps() and not request.force
+    there = islands_done(folder) if goes_on and not (folder / "record.json").exists() else 0
+    if there:
+        line += f" going on: {there} of {settings['islands']} islands are done"
+    print(line, file=sys.stderr)

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sbmc.checkpoints import CheckpointError
 from sbmc.checks import BadInput, require
 from sbmc.log import logger
 from sbmc.studies.confidence import has_confidence, with_confidence
+from sbmc.studies.execution import Execution
 from sbmc.studies.experiments import Experiment
+from sbmc.studies.journal import Journal, begin_anew, under_way
 from sbmc.studies.methods import Method, Outcome
 from sbmc.studies.records import (
     Record,
@@ -63,11 +66,13 @@ def run_study(
     confidence: bool = False,
     save_posterior: bool = False,
     workshop: Workshop | None = None,
+    execution: Execution | None = None,
     debug: bool = False,
 ) -> Run:
     """Run one method with one seed and write its record; reuse the record if it is there.
 
-    A run that fails in the middle writes its record too, with the outcome `failed` and the reason.
+    A run that was stopped before goes on where it was. One that fails in the middle writes its
+    record too, with the outcome `failed` and the reason.
 
     Args:
         experiment: what is studied.
@@ -76,11 +81,12 @@ def run_study(
         seed: of everything random.
         out: the folder of all records.
         also_islands: write records of the first that many islands of this run as well.
-        force: run even if a completed record is there.
+        force: run from the beginning, even if a completed record is there.
         confidence: also train and test the meta-classifier. A record without it is completed from
             a saved posterior, or else run again.
         save_posterior: write the posterior beside the record.
         workshop: shared with other runs of this process.
+        execution: how islands are run; in process, with a checkpoint, if not given.
         debug: let an unexpected error through, after its record is written.
 
     Returns:
@@ -88,6 +94,7 @@ def run_study(
 
     Raises:
         BadInput: if the data are missing or an argument is refused; no record is written then.
+        CheckpointError: the checkpoint cannot be written; the run can be gone on with.
     """
     require(isinstance(seed, int) and seed >= 0, "seed", "a non-negative integer", seed)
     for islands in also_islands:
@@ -97,8 +104,9 @@ def run_study(
     wanted = {k: {**settings, "islands": k} for k in (settings["islands"], *prefixes)}
     found = {k: _find(out, experiment.name, method.name, s, seed) for k, s in wanted.items()}
     path = _path(out, experiment.name, method.name, settings, seed)
-    workshop = workshop or Workshop()
-    saved = path.parent / POSTERIOR
+    workshop, execution = workshop or Workshop(), execution or Execution()
+    folder = path.parent
+    saved = folder / POSTERIOR
     if not force and all(found.values()):
         old = {k: record for k, record in found.items() if record is not None}
         lacking = confidence and not all(map(has_confidence, old.values()))
@@ -107,47 +115,70 @@ def run_study(
         if lacking and saved.exists():
             from sbmc.persistence import load
 
-            context = _prepare(experiment, settings, seed, workshop)
+            context = prepare_context(experiment, settings, seed, workshop)
             posterior = load(saved, context.network)
             done = {k: _add_confidence(r, posterior, context, out) for k, r in old.items()}
             return Run(done.pop(settings["islands"]), path, done, reused=False)
 
     # Whatever the user could mend (missing data, a bad setting) is refused before the run begins,
     # and leaves no record: there has been no run.
-    context = _prepare(experiment, settings, seed, workshop)
-    began = time.perf_counter()
-    try:
-        outcome = method.run(context)
-        records = {
-            k: _measure(context, method, outcome, wanted[k], parent=settings)
-            for k in wanted
-            if any(report.outcome == "completed" for report in outcome.posterior.islands[:k])
-        }
-    except BadInput:
-        raise
-    except Exception as error:
-        logger.debug("run failed", exc_info=True)
-        record = _failed(context, method, error, time.perf_counter() - began)
-        write_record(out, record)
-        if debug:
+    context = prepare_context(experiment, settings, seed, workshop)
+    context.execution = execution
+    if method.sampler is not None:
+        context.folder = folder
+    journal = Journal(
+        experiment.name,
+        method.name,
+        settings,
+        seed,
+        also_islands=prefixes,
+        confidence=confidence,
+        save_posterior=save_posterior,
+        execution=execution.as_dict(),
+        data_dir=None if workshop.data_dir is None else str(Path(workshop.data_dir).absolute()),
+        data={"name": context.data.name, "checksum": context.data.checksum},
+        versions=software_versions(),
+    )
+    with under_way(journal, folder):
+        if force:
+            begin_anew(folder)
+        began = time.perf_counter()
+        try:
+            outcome = method.run(context)
+            records = {
+                k: _measure(context, method, outcome, wanted[k], parent=settings)
+                for k in wanted
+                if any(report.outcome == "completed" for report in outcome.posterior.islands[:k])
+            }
+        except (BadInput, CheckpointError):
             raise
-        return Run(record, path, {}, reused=False)
-    for islands, record in list(records.items()):
-        old_record = found[islands]
-        measured = old_record is not None and old_record.derived_from is None
-        if record.derived_from and measured and not force:
-            assert old_record is not None
-            record = records[islands] = old_record  # a run of its own knows its wall time: keep it
-        else:
+        except Exception as error:
+            logger.debug("run failed", exc_info=True)
+            record = _failed(context, method, error, time.perf_counter() - began)
             write_record(out, record)
-        if confidence:
-            records[islands] = _add_confidence(record, outcome.posterior, context, out)
-    if save_posterior:
-        outcome.posterior.save(saved)
-    from sbmc.figures.sure_unsure import write_examples
+            if debug:
+                raise
+            return Run(record, path, {}, reused=False)
+        from sbmc.figures.sure_unsure import write_examples
 
-    write_examples(path.parent, outcome.posterior, context.data)
-    own = records.pop(settings["islands"])
+        write_examples(folder, outcome.posterior, context.data)
+        if save_posterior:
+            outcome.posterior.save(saved)
+        # Its own record last: where that is, nothing is missing.
+        for islands in reversed(list(records)):
+            record, old_record = records[islands], found[islands]
+            measured = old_record is not None and old_record.derived_from is None
+            if record.derived_from and measured and not force:
+                assert old_record is not None
+                record = old_record  # a run of its own knows its wall time: keep it
+            elif not confidence:
+                write_record(out, record)
+            if confidence:
+                record = _add_confidence(record, outcome.posterior, context, out)
+            records[islands] = record
+        own = records.pop(settings["islands"])
+        if own.outcome == "completed":
+            journal.finish(folder)
     return Run(own, path, records, reused=False)
 
 
@@ -160,7 +191,14 @@ def _add_confidence(record: Record, posterior: Posterior, context: Context, out:
     return record
 
 
-def _prepare(experiment: Experiment, settings: Settings, seed: int, workshop: Workshop) -> Context:
+def prepare_context(
+    experiment: Experiment, settings: Settings, seed: int, workshop: Workshop
+) -> Context:
+    """What a method is given: data and network, nothing trained.
+
+    Raises:
+        BadInput: if the data are missing.
+    """
     from sbmc.studies.networks import build_network
 
     data = workshop.data(experiment, seed)
@@ -242,7 +280,10 @@ def _failed(context: Context, method: Method, error: Exception, seconds: float) 
 
 
 def _island(report: Any) -> dict[str, Any]:
-    names = ("index", "outcome", "log_evidence", "epochs", "acceptance", "step_size", "message")
+    names = (
+        *("index", "outcome", "log_evidence", "epochs", "acceptance", "step_size"),
+        *("message", "attempts"),
+    )
     plain = {name: getattr(report, name, None) for name in names}
     if report.temperatures:
         # By column, with as many digits as anyone reads: eight islands of twenty temperatures.

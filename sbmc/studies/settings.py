@@ -219,6 +219,11 @@ def _parse_count(value: Any) -> int:
     return int(number)
 
 
+def _parse_first_island(value: Any) -> int | None:
+    """0 is the same as nothing said, and must have the same hash."""
+    return _parse_count(value) or None
+
+
 def _parse_counts(value: Any) -> int | list[int]:
     if isinstance(value, str) and "," in value:
         value = value.split(",")
@@ -257,6 +262,11 @@ _RULES: dict[str, _Rule] = {
     "prior_variance": _POSITIVE,
     "particles": _COUNT,
     "islands": _COUNT,
+    "first_island": (
+        _parse_first_island,
+        "a non-negative whole number",
+        lambda value: value is None or value >= 1,
+    ),
     "steps": _COUNT,
     "epochs": _COUNT,
     "leapfrog": _COUNT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbmc.randomness import Stream, generator
+from sbmc.studies.execution import Execution
 from sbmc.studies.experiments import Experiment
 from sbmc.studies.settings import Settings
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     from sbmc.datasets import DataBundle
     from sbmc.posterior import Posterior
+    from sbmc.studies.trained_store import TrainedStore
+    from sbmc.training.history import TrainingHistory
 
 TRAINING = ("prior_variance", "learning_rate", "batch_size", "max_epochs", "window", "patience")
 
@@ -27,15 +31,20 @@ class Trained:
 
     Attributes:
         models: the networks.
-        member_epochs: passes that each made over the training data.
+        histories: of their training.
         seconds: measured, all of them together.
         posterior: makes an ensemble of that many islands of them.
     """
 
     models: Sequence[nn.Module]
-    member_epochs: Sequence[int]
+    histories: Sequence[TrainingHistory]
     seconds: float
     posterior: Callable[[int], Posterior]
+
+    @property
+    def member_epochs(self) -> list[int]:
+        """Passes that each made over the training data."""
+        return [history.epochs for history in self.histories]
 
     @property
     def epochs(self) -> float:
@@ -94,6 +103,8 @@ class Context:
         data: the data set.
         network: the untrained network.
         workshop: where trained networks are kept for the methods that follow.
+        folder: of the run, if it can be gone on with: trained networks are written there too.
+        execution: how its islands are run.
     """
 
     experiment: Experiment
@@ -102,6 +113,8 @@ class Context:
     data: DataBundle
     network: nn.Module
     workshop: Workshop
+    folder: Path | None = None
+    execution: Execution = field(default_factory=Execution)
 
     @property
     def progress(self) -> bool | None:
@@ -188,18 +201,19 @@ class Context:
     def _trained(self, kind: str, train: Callable[[], Any], *more: Any) -> Trained:
         import sbmc
 
+        def rebuild(models: Sequence[nn.Module], histories: Any, seconds: float) -> Trained:
+            def posterior(islands: int) -> Posterior:
+                variance = self.settings["prior_variance"]
+                return sbmc.fit(models[0], self.data.train, s=0, prior_variance=variance)
+
+            return Trained(models, histories, seconds, posterior)
+
         def make() -> Trained:
             began = time.perf_counter()
             model = train()
-            seconds = time.perf_counter() - began
+            return rebuild([model], [model.history], time.perf_counter() - began)
 
-            def posterior(islands: int) -> Posterior:
-                variance = self.settings["prior_variance"]
-                return sbmc.fit(model, self.data.train, s=0, prior_variance=variance)
-
-            return Trained([model], [model.history.epochs], seconds, posterior)
-
-        return self.workshop.keep(self._key(kind, *more), make)
+        return self._kept(kind, self._key(kind, *more), make, rebuild)
 
     def ensemble(self, members: int, anchored: bool = False) -> Trained:
         """A deep ensemble, each member trained as the anchor is, from its own initial weights.
@@ -215,6 +229,15 @@ class Context:
         from sbmc.likelihoods import as_likelihood
         from sbmc.posterior import ensemble_posterior
 
+        def outcome(ensemble: sbmc.Ensemble, seconds: float) -> Trained:
+            def posterior(islands: int) -> Posterior:
+                return ensemble_posterior(ensemble, as_likelihood("categorical"), islands)
+
+            return Trained(ensemble.models, ensemble.histories, seconds, posterior)
+
+        def rebuild(models: Sequence[nn.Module], histories: Any, seconds: float) -> Trained:
+            return outcome(_as_ensemble(self.network, models, histories), seconds)
+
         def train() -> Trained:
             began = time.perf_counter()
             ensemble = sbmc.train_ensemble(
@@ -229,14 +252,26 @@ class Context:
                 raise RuntimeError(
                     f"{members - len(ensemble)} of {members} members failed to train"
                 )
-            epochs = [history.epochs for history in ensemble.histories]
+            return outcome(ensemble, seconds)
 
-            def posterior(islands: int) -> Posterior:
-                return ensemble_posterior(ensemble, as_likelihood("categorical"), islands)
+        return self._kept("ensemble", self._key("ensemble", members, anchored), train, rebuild)
 
-            return Trained(ensemble.models, epochs, seconds, posterior)
+    def _kept(self, kind: str, key: tuple, make: Callable[[], Trained], rebuild: Any) -> Trained:
+        """From the run's folder, where one that goes on has its own; or else as others share it."""
+        store = self._store()
+        if store is None:
+            return self.workshop.keep(key, make)
+        found = store.read(kind, key, self.network, rebuild)
+        if found is None:
+            found = self.workshop.keep(key, make)
+            store.write(kind, key, found)
+        return found
 
-        return self.workshop.keep(self._key("ensemble", members, anchored), train)
+    def _store(self) -> TrainedStore | None:
+        from sbmc.studies.trained_store import TrainedStore
+
+        keeps = self.folder is not None and self.execution.keeps()
+        return TrainedStore(self.folder) if keeps and self.folder is not None else None
 
     def _splits(self) -> tuple[Any, Any]:
         return self.data.train, self.data.validation
@@ -247,4 +282,27 @@ class Context:
 
     def _key(self, kind: str, *more: Any) -> tuple:
         training = tuple(self.settings[name] for name in ("network", *TRAINING))
-        return (kind, self.experiment.name, self.seed, training, *more)
+        checksum = self.data.checksum
+        return (kind, self.experiment.name, checksum, self.seed, training, *more)
+
+
+def _as_ensemble(
+    network: nn.Module, models: Sequence[nn.Module], histories: Sequence[TrainingHistory]
+) -> Any:
+    """Networks that were trained before, as the ensemble that they were."""
+    import torch
+
+    import sbmc
+    from sbmc.likelihoods import as_likelihood
+    from sbmc.parameters import select_parameters
+
+    space = select_parameters(network, "all")
+    return sbmc.Ensemble(
+        positions=torch.stack([space.flatten(model) for model in models]),
+        members=tuple(range(len(models))),
+        histories=tuple(histories),
+        space=space,
+        model=copy.deepcopy(network),
+        buffers=tuple(dict(model.named_buffers()) for model in models),
+        likelihood=as_likelihood("categorical"),
+    )

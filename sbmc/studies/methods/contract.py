@@ -49,6 +49,7 @@ class Method:
         own: further settings, with their defaults.
         check: refuses settings that break a rule, before any computing.
         sampler: name of the sampler that it runs, if it runs one.
+        grows: whether islands can be added to a run, or made apart: they share all they start from.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Method:
     own: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Settings], object] | None = None
     sampler: str | None = None
+    grows: bool = False
 
     def defaults(self) -> Settings:
         """Its own settings, as they are if nobody says anything."""

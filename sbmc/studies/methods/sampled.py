@@ -32,25 +32,19 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
     import sbmc
 
     settings = context.settings
-    start = settings["start"]
     trained: list[Trained] = []
     model: Any = context.network
-    options: dict[str, Any] = {
-        name: settings[name] for name in PRIOR_OPTIONS if settings.get(name) is not None
-    }
+    anchors = members = None
     if anchor_per_island:
-        members = context.ensemble(settings["islands"])
-        trained.append(members)
-        options["anchors"] = list(members.models)
-        model = members.models[0]
-    elif anchors_at_map(settings) or start == "anchor":
+        trained.append(context.ensemble(settings["islands"]))
+        anchors = list(trained[0].models)
+        model = anchors[0]
+    elif needs_anchor(settings):
         trained.append(context.anchor(settings.get("anchor")))
         model = trained[0].models[0]
-    begin: Any = start
-    if start == "ensemble":
-        members = context.ensemble(settings["particles"])
-        trained.append(members)
-        begin = members.models
+    if settings["start"] == "ensemble":
+        trained.append(context.ensemble(settings["particles"]))
+        members = trained[-1].models
     anchor_epochs = sum(float(sum(item.member_epochs)) for item in trained)
 
     with warnings.catch_warnings():
@@ -59,17 +53,10 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
         posterior = sbmc.fit(
             model,
             context.data.train_and_validation,
-            s=settings["s"],
-            prior_variance=settings["prior_variance"],
-            sampler=build_sampler(kind, settings),
-            particles=settings["particles"],
-            islands=settings["islands"],
-            seed=context.seed,
-            start=begin,
-            island_weights=settings.get("island_weights"),
             anchor_epochs=anchor_epochs,
             progress=context.progress,
-            **options,
+            retries=context.execution.retries,
+            **fit_options(context, kind, anchors, members),
         )
 
     def cost(islands: int) -> dict[str, float | None]:
@@ -92,6 +79,43 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
         (posterior.cost.wall_seconds or 0.0) + sum(item.seconds for item in trained),
         {"training": [item.summary() for item in trained], "fit": posterior.settings},
     )
+
+
+def needs_anchor(settings: Settings) -> bool:
+    """Whether one network has to be trained, for the prior or to start from."""
+    return anchors_at_map(settings) or settings["start"] == "anchor"
+
+
+def fit_options(context: Context, kind: str, anchors: Any = None, members: Any = None) -> Settings:
+    """What `sbmc.fit` and `sbmc.expect` are told apart from the model and the data.
+
+    Args:
+        context: settings, and how islands are run.
+        kind: the sampler's name.
+        anchors: networks, one for each island, if each has its own.
+        members: networks to start from, if that is what the settings say.
+
+    Returns:
+        Keyword arguments.
+    """
+    settings = context.settings
+    options = {name: settings[name] for name in PRIOR_OPTIONS if settings.get(name) is not None}
+    if anchors is not None:
+        options["anchors"] = anchors
+    return {
+        **options,
+        "s": settings["s"],
+        "prior_variance": settings["prior_variance"],
+        "sampler": build_sampler(kind, settings),
+        "particles": settings["particles"],
+        "islands": settings["islands"],
+        "first_island": settings.get("first_island") or 0,
+        "seed": context.seed,
+        "start": settings["start"] if members is None else members,
+        "island_weights": settings.get("island_weights"),
+        "executor": context.execution.build(),
+        "checkpoint": context.execution.at(context.folder),
+    }
 
 
 def sampler_method(
@@ -119,8 +143,9 @@ def sampler_method(
     sampler = sampler_classes()[kind]
     if sampler.default_start == "prior":  # SMC begins nowhere else
         fixed = {"start": "prior", **fixed}
-    # Islands that have anchors of their own leave no anchor to choose.
-    chosen: tuple[str, ...] = () if anchor_per_island else ("anchor",)
+    # Islands that have anchors of their own leave no anchor to choose, and since they are trained
+    # as one batch, no way to make some of them elsewhere with the same bits.
+    chosen: tuple[str, ...] = () if anchor_per_island else ("anchor", "first_island")
     defaults = {**dict.fromkeys((*chosen, *PRIOR_OPTIONS)), **sampler_defaults(kind)}
     shown = [each for each in ("steps", "leapfrog", "mutations") if each in defaults]
     return Method(
@@ -134,6 +159,7 @@ def sampler_method(
         own=defaults,
         check=partial(build_sampler, kind),
         sampler=kind,
+        grows=not anchor_per_island,
     )
 
 

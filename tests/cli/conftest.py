@@ -1,0 +1,32 @@
+"""What tests of the command line share; see also stopping.py."""
+
+import pytest
+
+from sbmc.cli import main
+from sbmc.datasets import load_dataset
+from sbmc.studies.networks import build_network
+
+
+@pytest.fixture
+def sbmc(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty folder; give back its exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments):
+        code = main([str(each) for each in arguments])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return command
+
+
+@pytest.fixture
+def single(monkeypatch):
+    """Every island is a batch of its own, as in processes: its bits do not depend on the others."""
+    monkeypatch.setattr("sbmc.work.FOLD_PARTICLES", 1)
+
+
+@pytest.fixture(scope="module")
+def network():
+    data = load_dataset("digits")
+    return build_network("cnn", tuple(data.train[0].shape[1:]), data.classes)
