@@ -8,25 +8,20 @@ falls on all of them; medians are reported.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from benchmarks import options as shared
 from benchmarks.memory import measure_peak
 from benchmarks.tables import engine_table
 from benchmarks.workloads import WAYS, build_way, draw_positions, get_workload, make_examples
-from sbmc.studies.records import hardware_summary, software_versions
 
-RECORD = Path(__file__).parent / "records" / "engine.json"
 # Peaks of the same computation differ by this much from process to process.
 MEMORY_SLACK = 16 * 2**20
 
@@ -146,47 +141,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 1 if the fused path is too slow or memory grows with the examples; always 0
         with `--quick`.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
-    parser.add_argument("--threads", type=int, help="torch's threads; its own choice if not given")
-    parser.add_argument("--repeats", type=int, help="repetitions of each timing")
-    parser.add_argument("--out", type=Path, default=RECORD, help="where the record goes")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, no verdict: for tests")
-    options = parser.parse_args(arguments)
-    for name in ("threads", "repeats"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            parser.error(f"`{name}` must be a positive integer, but got {value}.")
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    options = shared.parse(shared.make_parser("engine", __doc__), arguments)
     threads = torch.get_num_threads()
     plan = QUICK if options.quick else Plan()
     if options.repeats:
-        plan = Plan(plan.particles, options.repeats, plan.memory, plan.growth)
-
-    load = os.getloadavg()[0]  # before the benchmark adds to it
-    speed = [
-        row
-        for workload in ("mnist7", "head")
-        for row in measure_workload(workload, plan, threads, options.quick)
-    ]
-    record: dict[str, Any] = {
-        "benchmark": "engine",
-        "quick": options.quick,
-        "threads": threads,
+        plan = replace(plan, repeats=options.repeats)
+    measured: dict[str, Any] = {
         "repeats": plan.repeats,
-        "speed": speed,
+        "speed": [
+            row
+            for workload in ("mnist7", "head")
+            for row in measure_workload(workload, plan, threads, options.quick)
+        ],
         "growth": measure_growth(plan, threads, options.quick),
-        "load": load,
-        "hardware": hardware_summary(),
-        "versions": software_versions(),
     }
-    record["failures"] = [] if options.quick else find_failures(record)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    measured["failures"] = [] if options.quick else find_failures(measured)
+    record = shared.write_record(options, "engine", measured)
     print(engine_table(record))
-    for failure in record["failures"]:
-        print(f"FAILED: {failure}", file=sys.stderr)
-    return 1 if record["failures"] else 0
+    return shared.tell_failures(record["failures"])
 
 
 def _say(words: str) -> None:

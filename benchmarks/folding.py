@@ -6,27 +6,24 @@ exactly the same evaluations. They take turns within each repetition; medians ar
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks import options as shared
 from benchmarks.tables import folding_table
 from benchmarks.workloads import build_target, draw_positions, get_workload, make_examples
-from sbmc.islands import Island, run_islands, start_at_prior
+from sbmc.islands import Island, start_at_prior
+from sbmc.running import run_islands
 from sbmc.samplers import HMC, SMC
-from sbmc.studies.records import hardware_summary, software_versions
 from sbmc.target import Target
 
-RECORD = Path(__file__).parent / "records" / "folding.json"
 # How many times faster the folded run has to be, by workload; the others are for comparison.
 NEEDED = {"mnist7": 1.3}
 WAYS = ("folded", "one by one")
@@ -138,25 +135,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 1 if folding gains too little; always 0 with `--quick`.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.folding", description=__doc__)
-    parser.add_argument("--threads", type=int, help="torch's threads; 1 and all cores if not given")
-    parser.add_argument("--repeats", type=int, help="repetitions of each timing")
-    parser.add_argument("--out", type=Path, default=RECORD, help="where the record goes")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, no verdict: for tests")
-    options = parser.parse_args(arguments)
-    for name in ("threads", "repeats"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            parser.error(f"`{name}` must be a positive integer, but got {value}.")
+    options = shared.parse(shared.make_parser("folding", __doc__), arguments)
     plan = QUICK if options.quick else Plan()
     if options.repeats:
         plan = replace(plan, repeats=options.repeats)
+    # Without a number, with one thread and with all cores.
     threads = [options.threads] if options.threads else sorted({1, os.cpu_count() or 1})
-
-    load = os.getloadavg()[0]  # before the benchmark adds to it
-    record: dict[str, Any] = {
-        "benchmark": "folding",
-        "quick": options.quick,
+    measured: dict[str, Any] = {
         "threads": threads,
         "repeats": plan.repeats,
         "folding": [
@@ -164,17 +149,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for workload in ("mnist7", "head")
             for count in threads
         ],
-        "load": load,
-        "hardware": hardware_summary(),
-        "versions": software_versions(),
     }
-    record["failures"] = [] if options.quick else find_failures(record)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    measured["failures"] = [] if options.quick else find_failures(measured)
+    record = shared.write_record(options, "folding", measured)
     print(folding_table(record))
-    for failure in record["failures"]:
-        print(f"FAILED: {failure}", file=sys.stderr)
-    return 1 if record["failures"] else 0
+    return shared.tell_failures(record["failures"])
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ makes the data, notes the peak so far, evaluates once, and prints by how many by
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
+
+from benchmarks.peers.protocol import peak_bytes
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,21 +40,6 @@ def measure_peak(
         check=True,
     )
     return int(done.stdout)
-
-
-def peak_bytes() -> int:
-    """The most memory that this process has held so far.
-
-    Linux hands `ru_maxrss` down from the process that started this one, which may have been larger;
-    the kernel's `VmHWM` starts afresh, so it is preferred where there is one.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text("utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _measure_here(

@@ -6,10 +6,16 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks.speed_tables import whole_speed_table
 from benchmarks.tables import engine_table, folding_table, methods_table
 
 HERE = Path(__file__).parent
-TABLES = {"engine": engine_table, "folding": folding_table, "methods": methods_table}
+TABLES = {
+    "speed": whole_speed_table,
+    "engine": engine_table,
+    "folding": folding_table,
+    "methods": methods_table,
+}
 
 
 def fill(text: str, records: Path) -> str:

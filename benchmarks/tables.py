@@ -13,7 +13,7 @@ OTHERS = tuple(way for way in WAYS if way != "fused")
 def engine_table(record: dict[str, Any]) -> str:
     """The engine's record as two tables: speed and memory of the ways, and memory by examples."""
     lines = [
-        f"Medians of {record['repeats']} repetitions; {_machine(record)}.",
+        f"Medians of {record['repeats']} repetitions; {machine_words(record)}.",
         "",
         f"| problem | particles | milliseconds per epoch and particle: {' | '.join(WAYS)} "
         f"| fused against {' | against '.join(OTHERS)} | peak memory, MiB: {' | '.join(WAYS)} |",
@@ -24,15 +24,15 @@ def engine_table(record: dict[str, Any]) -> str:
         cells = [row["title"], str(row["particles"])]
         cells += [f"{1e3 * seconds[way]:.2f}" for way in WAYS]
         cells += [f"{row['fused_over'][way]:.1f}×" for way in OTHERS]
-        cells += [_mebibytes(peaks and peaks[way]) for way in WAYS]
-        lines.append(_line(cells))
+        cells += [mebibytes(peaks and peaks[way]) for way in WAYS]
+        lines.append(line(cells))
     lines += [
         "",
         "| examples (MNIST7 network, fused) | particles | peak memory beyond the data, MiB |",
         "|---:|---:|---:|",
     ]
     lines += [
-        _line([f"{row['examples']:,}", str(row["particles"]), _mebibytes(row["peak_bytes"])])
+        line([f"{row['examples']:,}", str(row["particles"]), mebibytes(row["peak_bytes"])])
         for row in record["growth"]
     ]
     return "\n".join(lines)
@@ -41,7 +41,7 @@ def engine_table(record: dict[str, Any]) -> str:
 def folding_table(record: dict[str, Any]) -> str:
     """The folding record as a table: wall time of a run, islands in one batch or one by one."""
     lines = [
-        f"Medians of {record['repeats']} repetitions; {_machine(record)}.",
+        f"Medians of {record['repeats']} repetitions; {machine_words(record)}.",
         "",
         "| problem | threads | islands × particles | epochs per particle | seconds: folded "
         "| one by one | folded against one by one |",
@@ -52,33 +52,35 @@ def folding_table(record: dict[str, Any]) -> str:
         cells += [f"{row['epochs']:.0f}"]
         cells += [f"{row['seconds'][way]:.2f}" for way in ("folded", "one by one")]
         cells += [f"{row['folded_over_one_by_one']:.2f}×"]
-        lines.append(_line(cells))
+        lines.append(line(cells))
     return "\n".join(lines)
 
 
 def methods_table(record: dict[str, Any]) -> str:
     """The methods' record as a table: wall time, in seconds and relative to the deep ensemble's."""
+    name, machine = record["experiment"], machine_words(record)
     lines = [
-        f"{record['experiment']}, {record['repeats']} repetition(s), medians; {_machine(record)}.",
+        f"{name}, {record['repeats']} repetition(s), medians; {machine}.",
         "",
-        "| method | preset | epochs per chain | epochs in all | seconds | of these, sampling "
-        "| relative to the deep ensemble |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| method | preset | islands | epochs per chain | epochs in all | seconds "
+        "| of these, sampling | relative to the deep ensemble |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in record["methods"]:
         cells = [
             row["method"],
             row["preset"],
+            str(row.get("islands", 1)),
             f"{row['epochs']:.0f}",
             f"{row['total_epochs']:,.0f}",
         ]
         cells += [f"{row['seconds']:.1f}", f"{row['sampling_seconds']:.1f}"]
         cells += [f"{row['relative_to_ensemble']:.2f}"]
-        lines.append(_line(cells))
+        lines.append(line(cells))
     return "\n".join(lines)
 
 
-def _machine(record: dict[str, Any]) -> str:
+def machine_words(record: dict[str, Any]) -> str:
     hardware, versions = record["hardware"], record["versions"]
     threads = record["threads"]
     shown = " and ".join(map(str, threads)) if isinstance(threads, list) else threads
@@ -86,9 +88,9 @@ def _machine(record: dict[str, Any]) -> str:
     return f"{shown} thread(s), {hardware['processor']}, torch {versions['torch']}{load}"
 
 
-def _mebibytes(value: int | None) -> str:
+def mebibytes(value: int | None) -> str:
     return "–" if value is None else f"{value / MEBIBYTE:.0f}"
 
 
-def _line(cells: list[str]) -> str:
+def line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"

@@ -1,13 +1,15 @@
-"""What the engine's benchmark computes: two problems of the paper's sizes, on random data."""
+"""What the benchmarks compute: models of the paper's sizes and others, on random data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks.operations import Operations, cnn, linear, mlp, strided, transformer
+from benchmarks.transformer import Transformer
 from sbmc.examples import Examples
 from sbmc.forward import build_forward
 from sbmc.likelihoods import Categorical
@@ -20,6 +22,7 @@ PATHS = ("fused", "vmap", "loop")
 # The engine's paths, and what one writes without it.
 WAYS = (*PATHS, "plain loop")
 PRIOR_VARIANCE = 0.1
+HEADS = 4  # of the transformer's attention
 
 
 @dataclass(frozen=True)
@@ -28,19 +31,23 @@ class Workload:
 
     Attributes:
         title: one line for the table.
+        kind: of the model, by which peers know it.
         examples: how many there are, unless the benchmark says otherwise.
         network: makes the network.
         inputs: makes that many inputs.
         classes: how many labels there are.
-        needed: how many times faster than the plain loop the fused path has to be.
+        operations: counts what one evaluation takes at least, for examples and particles.
+        needed: how many times faster than the plain loop the fused path has to be, if it has to.
     """
 
     title: str
+    kind: str
     examples: int
     network: Callable[[], nn.Module]
     inputs: Callable[[int, torch.Generator], Tensor]
     classes: int
-    needed: float
+    operations: Callable[[int, int], Operations]
+    needed: float | None = field(default=None)
 
 
 def sparse_images(count: int, rng: torch.Generator, side: int = 28) -> Tensor:
@@ -51,42 +58,112 @@ def sparse_images(count: int, rng: torch.Generator, side: int = 28) -> Tensor:
     return torch.rand(count, 1, side, side, generator=rng).sub_(0.8).clamp_(min=0).mul_(5)
 
 
-def _head(features: int) -> Callable[[int, torch.Generator], Tensor]:
-    return lambda count, rng: torch.randn(count, features, generator=rng)
+def _colour_images(count: int, rng: torch.Generator, side: int = 32) -> Tensor:
+    return torch.rand(count, 3, side, side, generator=rng)
+
+
+def strided_network(side: int) -> nn.Sequential:
+    """Two convolutions of 5 × 5 with stride 2 and average pooling; other shapes than MNIST7's."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16 * (side // 8) ** 2, 10),
+    )
+
+
+def _head(title: str, examples: int, features: int, classes: int, **more: float) -> Workload:
+    return Workload(
+        title,
+        "linear",
+        examples,
+        lambda: nn.Sequential(nn.Linear(features, classes)),
+        lambda count, rng: torch.randn(count, features, generator=rng),
+        classes,
+        lambda n, particles: linear(n, particles, features, classes),
+        **more,
+    )
+
+
+def _small_mlp(title: str, examples: int, features: int, hidden: int) -> Workload:
+    return Workload(
+        title,
+        "mlp",
+        examples,
+        lambda: nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, 2)),
+        lambda count, rng: torch.randn(count, features, generator=rng),
+        2,
+        lambda n, particles: mlp(n, particles, features, hidden, 2),
+    )
+
+
+def _transformer(title: str, examples: int, vocabulary: int, length: int, width: int) -> Workload:
+    rank, classes = 4, 2
+    return Workload(
+        title,
+        "transformer",
+        examples,
+        lambda: Transformer(vocabulary, length, width, rank, classes, HEADS),
+        lambda count, rng: torch.randint(vocabulary, (count, length), generator=rng),
+        classes,
+        lambda n, particles: transformer(n, particles, length, width, rank, classes),
+    )
 
 
 WORKLOADS = {
     "mnist7": Workload(
         "MNIST7 network, 1,200 examples of 28 × 28",
+        "cnn",
         1_200,
         lambda: paper_cnn((1, 28, 28), 8),
         sparse_images,
-        classes=8,
+        8,
+        lambda n, particles: cnn(n, particles, side=28, channels=4, classes=8),
         needed=3.0,
     ),
-    "head": Workload(
-        "linear head 768 → 2, 25,000 examples",
-        25_000,
-        lambda: nn.Sequential(nn.Linear(768, 2)),
-        _head(768),
-        classes=2,
-        needed=8.0,
+    "strided": Workload(
+        "second network, 1,000 examples of 3 × 32 × 32",
+        "strided",
+        1_000,
+        lambda: strided_network(32),
+        _colour_images,
+        10,
+        lambda n, particles: strided(n, particles, side=32, classes=10),
     ),
+    "head": _head("IMDb head 768 → 2, 25,000 examples", 25_000, 768, 2, needed=8.0),
+    "cifar": _head("CIFAR head 2,048 → 10, 50,000 examples", 50_000, 2_048, 10),
+    "mlp": _small_mlp("MLP 20 → 64 → 2, 1,000 examples", 1_000, 20, 64),
+    "transformer": _transformer("transformer with adapters, 128 × 32 tokens", 128, 1_000, 32, 64),
 }
 
 # The same code at sizes that take no time, for the tests. Their speed says nothing.
 QUICK_WORKLOADS = {
     "mnist7": Workload(
         "tiny images",
+        "cnn",
         32,
         lambda: paper_cnn((1, 8, 8), 8),
         lambda count, rng: sparse_images(count, rng, side=8),
-        classes=8,
+        8,
+        lambda n, particles: cnn(n, particles, side=8, channels=4, classes=8),
         needed=3.0,
     ),
-    "head": Workload(
-        "tiny head", 64, lambda: nn.Sequential(nn.Linear(16, 2)), _head(16), classes=2, needed=8.0
+    "strided": Workload(
+        "tiny colour images",
+        "strided",
+        16,
+        lambda: strided_network(8),
+        lambda count, rng: _colour_images(count, rng, side=8),
+        10,
+        lambda n, particles: strided(n, particles, side=8, classes=10),
     ),
+    "head": _head("tiny head", 64, 16, 2, needed=8.0),
+    "cifar": _head("tiny head of ten classes", 64, 16, 10),
+    "mlp": _small_mlp("tiny MLP", 32, 4, 8),
+    "transformer": _transformer("tiny transformer", 8, 11, 4, 8),
 }
 
 
@@ -135,8 +212,12 @@ class PlainLoop:
 
 def build_target(workload: Workload, examples: Examples, path: str) -> Target:
     """The engine over these examples, its path forced; chunk sizes are the engine's own."""
-    network = workload.network()
-    space, prior = select_parameters(network), _prior(network)
+    return target_of(workload.network(), examples, path)
+
+
+def target_of(network: nn.Module, examples: Examples, path: str = "auto") -> Target:
+    """The engine over these examples."""
+    space, prior = select_parameters(network), prior_of(network)
     forward = build_forward(network, space, examples.inputs[:2], path)  # type: ignore[index]
     return Target(forward, examples, Categorical(), prior)
 
@@ -145,7 +226,7 @@ def build_way(workload: Workload, examples: Examples, way: str) -> Target | Plai
     """The engine with one of its paths, or the plain loop."""
     if way == "plain loop":
         network = workload.network()
-        return PlainLoop(network, examples, _prior(network))
+        return PlainLoop(network, examples, prior_of(network))
     return build_target(workload, examples, way)
 
 
@@ -154,6 +235,7 @@ def draw_positions(target: Target | PlainLoop, particles: int) -> Tensor:
     return target.prior.sample(particles, torch.Generator().manual_seed(1))
 
 
-def _prior(network: nn.Module) -> AnchoredPrior:
+def prior_of(network: nn.Module) -> AnchoredPrior:
+    """The prior that all contenders have: s = 1, so it is not drawn to any anchor."""
     anchor = select_parameters(network).flatten(network)
     return anchored_prior(anchor, 1.0, torch.full((len(anchor),), PRIOR_VARIANCE))

@@ -138,13 +138,17 @@ def test_methods_are_compared_with_the_ensemble(tmp_path):
     out = tmp_path / "methods.json"
     done = run("benchmarks.methods", "--quick", "--experiment", "digits", "--out", str(out))
     assert done.returncode == 0, done.stderr
-    rows = {row["method"]: row for row in json.loads(out.read_text())["methods"]}
-    assert list(rows) == ["map", "de", "s-hmc", "hmc"]
-    assert rows["de"]["relative_to_ensemble"] == 1
-    assert rows["hmc"]["sampling_seconds"] > 0
+    found = json.loads(out.read_text())["methods"]
+    rows = {(row["method"], row["islands"]): row for row in found}
+    assert list(rows) == [
+        ("map", 1), ("de", 1), ("s-hmc", 1), ("s-hmc", 8), ("s-smc", 8), ("hmc", 1)
+    ]  # fmt: skip
+    assert rows["s-smc", 8]["settings"]["islands"] == 8
+    assert rows["de", 1]["relative_to_ensemble"] == 1
+    assert rows["hmc", 1]["sampling_seconds"] > 0
     # The chains start at the members, whose training is theirs to pay.
-    assert rows["hmc"]["training_seconds"] > 0
-    assert rows["hmc"]["anchor_epochs"] > 0
+    assert rows["hmc", 1]["training_seconds"] > 0
+    assert rows["hmc", 1]["anchor_epochs"] > 0
     assert "relative to the deep ensemble" in done.stdout
 
 
