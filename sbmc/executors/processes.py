@@ -40,8 +40,9 @@ _BEGIN = (
     "from sbmc.executors.worker import main; main(int(sys.argv[1]))"
 )
 _THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
-# Workers in a row that died before they could begin: the next ones would, too.
-_STILLBORN = 3
+# Workers in a row that died before they could begin: the next ones would, too. Where some have
+# begun before, it is rather bad luck, and more of it has patience.
+_STILLBORN, _UNLUCKY = 3, 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +149,7 @@ class _Session(Session):
         self._workers: list[_Worker] = []
         self._waiting: deque[Batch] = deque()
         self._stillborn = 0
+        self._some_began = False
         self._stopping = False
         self._deadline: float | None = None
 
@@ -186,7 +188,7 @@ class _Session(Session):
     def _heard(self, worker: _Worker, kind: str, value: Any) -> Done | None:
         batch = worker.batch
         if kind == "ready":
-            worker.ready, self._stillborn = True, 0
+            worker.ready, self._some_began, self._stillborn = True, True, 0
             if batch is not None:
                 worker.say("run", batch)
         elif kind == "progress" and batch is not None:
@@ -204,10 +206,10 @@ class _Session(Session):
         words = f"its process ended by signal {-code}" if code < 0 else f"its process ended: {code}"
         if not worker.ready and not self._stopping:
             self._stillborn += 1
-            if self._stillborn == _STILLBORN:
+            if self._stillborn >= (_UNLUCKY if self._some_began else _STILLBORN):
                 raise RuntimeError(
-                    f"{_STILLBORN} workers in a row died while they started ({words}); what they "
-                    "had to say is on standard error."
+                    f"{self._stillborn} workers in a row died while they started ({words}); what "
+                    "they had to say is on standard error."
                 )
         if batch is None:
             return None
