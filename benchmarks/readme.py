@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.speed_tables import whole_speed_table
 from benchmarks.tables import engine_table, folding_table, methods_table
 
 HERE = Path(__file__).parent
-TABLES = {
-    "speed": whole_speed_table,
-    "engine": engine_table,
-    "folding": folding_table,
-    "methods": methods_table,
+# The name of a record, and what makes a table of it.
+Table = tuple[str, Callable[[dict[str, Any]], str]]
+TABLES: dict[str, Table] = {
+    "speed": ("speed", whole_speed_table),
+    "engine": ("engine", engine_table),
+    "folding": ("folding", folding_table),
+    "methods": ("methods", methods_table),
 }
 
 
-def fill(text: str, records: Path) -> str:
-    """Replace what stands between the markers `results: NAME` and `end: NAME` by its table.
+def fill(text: str, records: Path, tables: Mapping[str, Table] = TABLES) -> str:
+    """Replace what stands between the marks `results: NAME` and `end: NAME` by its table.
 
     Args:
         text: of the page.
         records: the folder of the records. Where one is missing the page says so.
+        tables: by their marks, the name of the record that each is made of, and what makes it.
 
     Returns:
         The new text.
+
+    Raises:
+        SystemExit: a record was made with `--quick`.
     """
-    for name, table in TABLES.items():
-        file = records / f"{name}.json"
+    for name, (record_name, table) in tables.items():
+        file = records / f"{record_name}.json"
         body = "*Not measured yet.*"
         if file.exists():
             record = json.loads(file.read_text("utf-8"))
@@ -38,8 +46,7 @@ def fill(text: str, records: Path) -> str:
             body = table(record)
         start, end = f"<!-- results: {name} -->", f"<!-- end: {name} -->"
         before, rest = text.split(start, 1)
-        after = rest.split(end, 1)[1]
-        text = f"{before}{start}\n\n{body}\n\n{end}{after}"
+        text = f"{before}{start}\n\n{body}\n\n{end}{rest.split(end, 1)[1]}"
     return text
 
 
