@@ -17,6 +17,7 @@ from sbmc.forward import Forward
 from sbmc.forward.fused import FusedForward
 from sbmc.forward.linear import LinearKernel
 from sbmc.forward.native.chain import ChainKernel
+from sbmc.forward.native.head import HeadKernel
 from sbmc.forward.native.plan import PASSING, NotAChain
 from sbmc.likelihoods import Likelihood
 from sbmc.log import logger
@@ -49,7 +50,7 @@ class Kernel(Protocol):
         """Sums `(particles,)` in float64, and `(particles, dim)`, over examples start to end."""
 
 
-KERNELS = LinearKernel, ChainKernel
+KERNELS = HeadKernel, LinearKernel, ChainKernel
 
 
 def find_kernel(
