@@ -81,6 +81,56 @@ CHAINS = {
         WIDE,
     ),
 }
+FUNCTIONS = {
+    "tanh": nn.Tanh(),
+    "gelu": nn.GELU(),
+    "gelu by tanh": nn.GELU(approximate="tanh"),
+    "silu": nn.SiLU(),
+    "leaky relu": nn.LeakyReLU(0.1),
+    "elu": nn.ELU(0.7),
+    "sigmoid": nn.Sigmoid(),
+    "softplus": nn.Softplus(),
+    "softplus, steep": nn.Softplus(beta=3.0, threshold=2.0),
+}
+
+
+def bent(function):
+    return lambda: nn.Sequential(
+        nn.Linear(5, 7), function, nn.Linear(7, 6), nn.Identity(), function, nn.Linear(6, CLASSES)
+    )
+
+
+BENT = {name: (bent(function), VECTORS) for name, function in FUNCTIONS.items()} | {
+    "small cnn": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 6, 3, padding=1),
+            nn.GELU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 5, 3, padding=(1, 0), stride=2),
+            nn.SiLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Dropout(0.2),
+            nn.Linear(5, CLASSES),
+        ),
+        WIDE,
+    ),
+    "functions after poolings and each other": (
+        lambda: flat(
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Tanh(),
+            nn.ReLU(),
+            nn.Conv2d(4, 3, 2, padding=1),
+            nn.ReLU(),
+            nn.ELU(),
+            nn.MaxPool2d(2, stride=1),
+        ),
+        IMAGES,
+    ),
+}
+CHAINS |= BENT
 HEADS = {
     "head": (lambda: nn.Linear(5, CLASSES), VECTORS),
     "head without bias": (lambda: nn.Sequential(nn.Linear(5, CLASSES, bias=False)), VECTORS),
@@ -141,6 +191,45 @@ def assert_equal(name, examples, particles, likelihood, dtype=torch.float32, ker
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_in_c_gives_what_autograd_gives(name, examples, particles):
     assert_equal(name, examples, particles, "categorical")
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_in_c_are_exact_near_zero_and_far_out(name):
+    """Against float64, from where they are nearly linear to where they no longer change."""
+    points = torch.tensor([1e-6, 1e-3, 0.1, 0.33, 0.35, 0.6, 0.65, 1.0, 3.0, 9.0, 30.0, 200.0])
+    inputs = torch.cat([-points.flip(0), torch.zeros(1), points]).unsqueeze(1)
+    net = nn.Sequential(nn.Linear(1, 1), FUNCTIONS[name], nn.Linear(1, 1))
+    space = select_parameters(net)
+    layers = [("0", net[0]), ("1", net[1]), ("2", net[2])]
+    kernel = chain.ChainKernel(layers, space, Gaussian(noise_variance=1.0), inputs[:1])
+    theta = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    ours = kernel.outputs(theta, kernel.lay(inputs), len(inputs))[0]
+    theirs = FUNCTIONS[name](inputs.double())
+    torch.testing.assert_close(ours.double(), theirs, rtol=2e-6, atol=1e-12)
+    # A target above the output by one makes the gradient of the bias the function's slope.
+    wanted = inputs.double().requires_grad_()
+    (slopes,) = torch.autograd.grad(FUNCTIONS[name](wanted).sum(), wanted)
+    for i in range(len(inputs)):
+        prepared = kernel.prepare(inputs[i : i + 1], theirs[i : i + 1].float() + 1)
+        _, gradient = kernel(theta, prepared, 0, 1)
+        scale = 1e-5 + 1e-6 * float(theirs[i].abs())  # of the output, which the target holds
+        assert float(gradient[0, 1]) == pytest.approx(float(slopes[i]), rel=scale, abs=1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(("examples", "particles"), [(1, 1), (133, 2)])
+def test_outputs_in_c_are_those_of_the_model(name, examples, particles):
+    target = make_target(name, examples)
+    kernel, forward = target._kernel, target._forward
+    theta = target.prior.to_parameters(positions(target, particles))
+    inputs = target.examples.inputs
+    with torch.no_grad():
+        expected = forward(theta, forward.prepare(inputs))
+    ours = kernel.outputs(theta, kernel.lay(inputs), examples)
+    assert ours.shape == expected.shape == (particles, examples, CLASSES)
+    assert float((ours - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
 
 
 @needs_compiler
@@ -205,7 +294,7 @@ def test_ties_go_to_the_first_as_in_torch():
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["paper", "mlp", "head"])
+@pytest.mark.parametrize("name", ["paper", "mlp", "head", *FUNCTIONS, "small cnn"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_not_finite_stays_with_its_particle(name, bad):
     target = make_target(name)
@@ -250,7 +339,9 @@ def test_a_target_that_was_sent_has_its_kernel_again(name):
 @pytest.mark.parametrize(
     ("layers", "reason"),
     [
-        ([nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)], "Tanh"),
+        ([nn.Linear(5, 4), nn.LayerNorm(4), nn.Linear(4, 3)], "LayerNorm"),
+        ([nn.Tanh(), nn.Linear(5, 4), nn.Linear(4, 3)], "a Tanh of the inputs"),
+        ([nn.Linear(5, 4), nn.Linear(4, 3), nn.Tanh()], "no linear layer"),
         ([nn.ReLU(), nn.Linear(5, 4), nn.Linear(4, 3)], "a ReLU of the inputs"),
         ([nn.Linear(5, 4), nn.Linear(4, 3), nn.ReLU()], "no linear layer"),
         ([nn.Linear(5, 500), nn.ReLU(), nn.Linear(500, 300), nn.Linear(300, 3)], "too many"),
@@ -287,6 +378,7 @@ PLANTED = {
         "t < taps - 1; t++) {\n            const float *x = in",
     ),
     "an input's gradient of the wrong sign": ("a[j] += w * g0", "a[j] -= w * g0"),
+    "a function's slope that is lost": ("load(slope + to) * bent_slope(", "bent_slope("),
     "a softmax that is not normalised": ("hit - load(g) * over", "hit - load(g)"),
 }
 
@@ -303,7 +395,8 @@ def test_a_wrong_chain_is_found_out_and_not_used(bug, tmp_path, monkeypatch, cap
     chain._load.cache_clear()
     try:
         with caplog.at_level(logging.INFO, "sbmc"):
-            found = [make_target(name).kernel for name in ("paper", "two convolutions with stride")]
+            names = "paper", "two convolutions with stride", "small cnn"
+            found = [make_target(name).kernel for name in names]
     finally:
         chain._load.cache_clear()
     assert None in found

@@ -8,7 +8,9 @@
  *   apply  out[to[p] + o * apart] = bias[o] + sum over t of weight[o, t] * in[from[p] + tap[t]]
  *   max    out[to[p]] = the largest of in[from[p] + tap[t]]; of equals, the first wins
  *   mean   out[to[p]] = their mean
- * each followed by a ReLU if the layer has one. A linear layer is `apply` at one position.
+ * each followed by a ReLU if the layer has one. A linear layer is `apply` at one position. Any other
+ * function is a layer of its own:
+ *   bend   out[to[p]] = function(in[from[p]])
  *
  * Gradients of the parameters are summed in eight lanes, and the lanes in double precision. Every
  * sum is made in an order that the sizes alone decide.
@@ -23,7 +25,8 @@
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t flags __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-enum { APPLY, MAX, MEAN };
+enum { APPLY, MAX, MEAN, BEND };
+enum { RELU, TANH, SIGMOID, SILU, GELU, GELU_TANH, LEAKY, ELU, SOFTPLUS };
 enum { CATEGORICAL, GAUSSIAN };
 
 /* Numbers of values, or of places; `in` and `out` are where the layer's arrays begin. */
@@ -31,6 +34,8 @@ typedef struct {
     int64_t kind, relu, in, out, size_in, positions, taps, outputs, apart, weight, bias;
     int64_t covers; /* a pooling whose windows are all of its input; `apart` says if none overlap */
     const int32_t *from, *to, *tap;
+    int64_t function; /* of BEND, with its numbers, if it has some */
+    float a, b;
 } layer;
 
 typedef struct {
@@ -263,7 +268,7 @@ static void pool_inputs(const layer *l, int64_t batch, const float *in, const fl
     }
 }
 
-/* ---- likelihoods: the sum over examples first <= e < last, and the outputs' gradient ----------- */
+/* ---- functions of one number ------------------------------------------------------------------- */
 
 /* exp(x) for x <= 0, to two units in the last place. */
 INLINE lanes exponential(lanes x) {
@@ -277,6 +282,118 @@ INLINE lanes exponential(lanes x) {
     flags power = ((flags)shifted + (127 - 0x4B400000)) << 23;
     return choose(x < -87.0f, (lanes){0}, y * (lanes)power);
 }
+
+/* exp(x) - 1 for x <= 0: near 0 without the difference. */
+INLINE lanes exponential_less_one(lanes x) {
+    lanes y = x * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * x + 8.3334519073e-3f, y = y * x + 4.1665795894e-2f;
+    y = y * x + 1.6666665459e-1f, y = y * x + 5.0000001201e-1f;
+    return choose(x > -0.34f, y * x * x + x, exponential(x) - 1.0f);
+}
+
+INLINE lanes absolute(lanes x) { return (lanes)((flags)x & 0x7FFFFFFF); }
+INLINE lanes with_sign_of(lanes x, lanes y) {
+    return (lanes)((flags)x | ((flags)y & (int32_t)0x80000000));
+}
+
+INLINE lanes tangent(lanes x) {
+    lanes e = exponential(-2.0f * absolute(x)), z = x * x;
+    lanes far = with_sign_of((1.0f - e) / (1.0f + e), x);
+    lanes y = z * -5.70498872745e-3f + 2.06390887954e-2f;
+    y = y * z - 5.37397155531e-2f, y = y * z + 1.33314422036e-1f, y = y * z - 3.33332819422e-1f;
+    return choose(absolute(x) < 0.625f, y * z * x + x, far);
+}
+
+INLINE lanes sigmoid(lanes x) {
+    lanes e = exponential(-absolute(x));
+    return choose(x < 0.0f, e, all(1.0f)) / (1.0f + e);
+}
+
+/* log(1 + e) for 0 <= e <= 1, by the series of the inverse hyperbolic tangent. */
+INLINE lanes logarithm_of_more(lanes e) {
+    lanes s = e / (2.0f + e), z = s * s;
+    lanes y = z * (1.0f / 13) + 1.0f / 11;
+    y = y * z + 1.0f / 9, y = y * z + 1.0f / 7, y = y * z + 1.0f / 5, y = y * z + 1.0f / 3;
+    return 2.0f * (y * z * s + s);
+}
+
+/* The normal distribution function, by a Chebyshev fit of erfc to 1.2e-7 of its value. */
+INLINE lanes normal_below(lanes x) {
+    lanes z = absolute(x) * 0.70710678f, t = 1.0f / (1.0f + 0.5f * z);
+    lanes y = t * 0.17087277f - 0.82215223f;
+    y = y * t + 1.48851587f, y = y * t - 1.13520398f, y = y * t + 0.27886807f;
+    y = y * t - 0.18628806f, y = y * t + 0.09678418f, y = y * t + 0.37409196f;
+    y = y * t + 1.00002368f, y = y * t - 1.26551223f;
+    lanes tail = 0.5f * t * exponential(y - z * z);
+    return choose(x < 0.0f, tail, 1.0f - tail);
+}
+
+/* (1 + tanh(u)) / 2 with the u of that approximation, as the sigmoid of 2 u: no difference. */
+#define TWICE_INNER 1.59576912f /* two times the root of 2 / pi */
+INLINE lanes gelu_gate(lanes x) { return sigmoid(TWICE_INNER * (x + 0.044715f * x * x * x)); }
+
+INLINE lanes bent(lanes x, float a, float b, const int function) {
+    switch (function) {
+    case RELU: return rectify(x);
+    case TANH: return tangent(x);
+    case SIGMOID: return sigmoid(x);
+    case SILU: return x * sigmoid(x);
+    case GELU: return x * normal_below(x);
+    case GELU_TANH: return x * gelu_gate(x);
+    case LEAKY: return choose(x > 0.0f, x, a * x);
+    case ELU: return choose(x > 0.0f, x, a * exponential_less_one(choose(x > 0.0f, all(0.0f), x)));
+    default: { /* SOFTPLUS */
+        lanes z = a * x, y = rectify(z) + logarithm_of_more(exponential(-absolute(z)));
+        return choose(z > b, x, y / a);
+    }
+    }
+}
+
+INLINE lanes bent_slope(lanes x, lanes y, float a, float b, const int function) {
+    lanes t;
+    switch (function) {
+    case RELU: return (lanes)(~(flags)(x <= 0.0f) & (flags)all(1.0f));
+    case TANH: return 1.0f - y * y;
+    case SIGMOID: return y * (1.0f - y);
+    case SILU: t = sigmoid(x); return t * (1.0f + x * (1.0f - t));
+    case GELU: return normal_below(x) + x * 0.39894228f * exponential(-0.5f * x * x);
+    case GELU_TANH:
+        t = gelu_gate(x);
+        return t + x * t * (1.0f - t) * TWICE_INNER * (1.0f + 0.134145f * x * x);
+    case LEAKY: return choose(x > 0.0f, all(1.0f), all(a));
+    case ELU: return choose(x > 0.0f, all(1.0f), a * exponential(choose(x > 0.0f, all(0.0f), x)));
+    default: return choose(a * x > b, all(1.0f), sigmoid(a * x));
+    }
+}
+
+INLINE void bend_some(const layer *l, int64_t batch, const float *in, float *out, const float *slope,
+                      float *back, const int function) {
+    for (int64_t p = 0; p < l->positions; p++)
+    for (int64_t e = 0; e < batch; e += LANES) {
+        int64_t from = l->from[p] * batch + e, to = l->to[p] * batch + e;
+        lanes x = load(in + from);
+        if (!slope) store(out + to, bent(x, l->a, l->b, function));
+        else store(back + from, load(slope + to) * bent_slope(x, load(out + to), l->a, l->b, function));
+    }
+}
+
+/* Forward, or, if there is a slope, backward. */
+static void bend(const layer *l, int64_t batch, const float *in, float *out, const float *slope,
+                 float *back) {
+    switch (l->function) {
+    case RELU: bend_some(l, batch, in, out, slope, back, RELU); break;
+    case TANH: bend_some(l, batch, in, out, slope, back, TANH); break;
+    case SIGMOID: bend_some(l, batch, in, out, slope, back, SIGMOID); break;
+    case SILU: bend_some(l, batch, in, out, slope, back, SILU); break;
+    case GELU: bend_some(l, batch, in, out, slope, back, GELU); break;
+    case GELU_TANH: bend_some(l, batch, in, out, slope, back, GELU_TANH); break;
+    case LEAKY: bend_some(l, batch, in, out, slope, back, LEAKY); break;
+    case ELU: bend_some(l, batch, in, out, slope, back, ELU); break;
+    default: bend_some(l, batch, in, out, slope, back, SOFTPLUS);
+    }
+}
+
+/* ---- likelihoods: the sum over examples first <= e < last, and the outputs' gradient ----------- */
 
 /* `slope` may be `out` itself. */
 static double categorical(int64_t outputs, int64_t batch, const int32_t *label, int64_t first,
@@ -348,15 +465,21 @@ static double gaussian(const chain *c, const float *target, int64_t first, int64
 
 /* ---- the whole ---------------------------------------------------------------------------------- */
 
-static double one_batch(const chain *c, const float *theta, const float *input, const void *target,
-                        int64_t first, int64_t last, float *acts, float *slopes, float *sums) {
+static void all_forward(const chain *c, const float *theta, const float *input, float *acts) {
     int64_t batch = c->batch;
     for (int64_t i = 0; i < c->layers; i++) {
         const layer *l = c->layer + i;
         const float *in = i == 0 ? input : acts + l->in * batch;
         if (l->kind == APPLY) apply_forward(l, batch, theta, in, acts + l->out * batch);
+        else if (l->kind == BEND) bend(l, batch, in, acts + l->out * batch, 0, 0);
         else pool_forward(l, batch, in, acts + l->out * batch);
     }
+}
+
+static double one_batch(const chain *c, const float *theta, const float *input, const void *target,
+                        int64_t first, int64_t last, float *acts, float *slopes, float *sums) {
+    int64_t batch = c->batch;
+    all_forward(c, theta, input, acts);
     const layer *end = c->layer + c->layers - 1;
     const float *out = acts + end->out * batch;
     float *slope = slopes ? slopes + end->out * batch : 0;
@@ -367,10 +490,10 @@ static double one_batch(const chain *c, const float *theta, const float *input, 
     for (int64_t i = c->layers - 1; slopes && i >= 0; i--) {
         const layer *l = c->layer + i;
         const float *in = i == 0 ? input : acts + l->in * batch;
-        const float *y = acts + l->out * batch;
+        float *y = acts + l->out * batch;
         float *g = slopes + l->out * batch, *back = slopes + l->in * batch;
         /* A pooling has seen to the ReLU of the layer before it. */
-        if (l->relu && (i + 1 == c->layers || l[1].kind == APPLY))
+        if (l->relu && (i + 1 == c->layers || l[1].kind == APPLY || l[1].kind == BEND))
             for (int64_t o = 0; o < (l->kind == APPLY ? l->outputs : 1); o++)
             for (int64_t p = 0; p < l->positions; p++)
             for (int64_t e = 0; e < batch; e += LANES) {
@@ -381,6 +504,7 @@ static double one_batch(const chain *c, const float *theta, const float *input, 
         if (i == 0) break;
         if (!l->covers) memset(back, 0, (size_t)(l->size_in * batch) * sizeof(float));
         if (l->kind == APPLY) apply_inputs(l, batch, theta, g, back);
+        else if (l->kind == BEND) bend(l, batch, in, y, g, back);
         else pool_inputs(l, batch, in, y, g, back);
     }
     return value;
@@ -409,5 +533,17 @@ void sbmc_chain(const chain *c, int64_t particles, int64_t first, int64_t last, 
                 gradient[particle * c->dim + i] = (((double)s[0] + s[1]) + ((double)s[2] + s[3])) +
                                                   (((double)s[4] + s[5]) + ((double)s[6] + s[7]));
             }
+    }
+}
+
+/* The outputs (particles, batches, outputs, batch) of all examples in `batches` batches. */
+void sbmc_chain_outputs(const chain *c, int64_t particles, int64_t batches, const float *theta,
+                        const float *input, float *acts, float *outputs) {
+    int64_t size = c->outputs * c->batch;
+    const float *out = acts + c->layer[c->layers - 1].out * c->batch;
+    for (int64_t particle = 0; particle < particles; particle++)
+    for (int64_t i = 0; i < batches; i++) {
+        all_forward(c, theta + particle * c->dim, input + i * c->features * c->batch, acts);
+        memcpy(outputs + (particle * batches + i) * size, out, (size_t)size * sizeof(float));
     }
 }

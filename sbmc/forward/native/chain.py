@@ -1,8 +1,8 @@
 """A chain of layers with its likelihood in C: value and gradient in one pass, no autograd.
 
-Convolutions, linear layers, poolings and ReLUs, one after another, on examples that lie side by
-side. What a layer reads and where it writes are lists of places, made once; zeros around an image
-are part of the array that the layer before writes into, so that all positions are alike.
+Convolutions, linear layers, poolings and activations, one after another, on examples that lie side
+by side. What a layer reads and where it writes are lists of places, made once; zeros around an
+image are part of the array that the layer before writes into, so that all positions are alike.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class _Layer(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("positions", "taps", "outputs", "apart")),
         *((name, ctypes.c_int64) for name in ("weight", "bias", "covers")),
         *((name, ctypes.c_void_p) for name in ("from_", "to", "tap")),
+        ("function", ctypes.c_int64),
+        *((name, ctypes.c_float) for name in ("a", "b")),
     )
 
 
@@ -161,6 +163,8 @@ class ChainKernel:
             bias,
             covers,
             *(t.data_ptr() for t in lists),
+            step.function,
+            *step.numbers,
         )
 
     def chunks(self, examples: int) -> Chunks:
@@ -183,12 +187,40 @@ class ChainKernel:
 
     def prepare(self, inputs: Tensor, targets: Tensor) -> Prepared:
         """Lay examples side by side, with zeros around images and after the last of them."""
+        kind = torch.float32 if isinstance(self.likelihood, Gaussian) else torch.int32
+        targets = targets.reshape(len(targets), -1).to(kind)
+        return Prepared(self.lay(inputs), self._side_by_side(targets))
+
+    def lay(self, inputs: Tensor) -> Tensor:
+        """Inputs side by side, as `outputs` reads them: `(batches, features, batch)`."""
         height, width = self._steps[0].margin
         if height or width:
             inputs = F.pad(inputs, (width, width, height, height))
-        kind = torch.float32 if isinstance(self.likelihood, Gaussian) else torch.int32
-        targets = targets.reshape(len(targets), -1).to(kind)
-        return Prepared(self._side_by_side(inputs.flatten(1)), self._side_by_side(targets))
+        return self._side_by_side(inputs.flatten(1))
+
+    def outputs(self, theta: Tensor, laid: Tensor, examples: int) -> Tensor:
+        """What the chain gives, without likelihood and gradient.
+
+        Args:
+            theta: `(particles, dim)`.
+            laid: inputs from `lay`.
+            examples: how many they are; what fills the last batch is cut off.
+
+        Returns:
+            `(particles, examples, outputs)`.
+        """
+        theta = theta.detach().contiguous()
+        batches = len(laid)
+        acts = torch.zeros(self._values * self.batch)
+        out = torch.empty(len(theta), batches, self._outputs, self.batch)
+        arrays = theta, laid, acts, out
+        self._library.sbmc_chain_outputs(
+            ctypes.byref(self._chain),
+            len(theta),
+            batches,
+            *(array.data_ptr() for array in arrays),
+        )
+        return out.mT.flatten(1, 2)[:, :examples]
 
     def _side_by_side(self, tensor: Tensor) -> Tensor:
         full = F.pad(tensor, (0, 0, 0, -len(tensor) % self.batch))
@@ -265,6 +297,8 @@ def _load() -> ctypes.CDLL:
     numbers, arrays = [ctypes.c_int64] * 3, [ctypes.c_void_p] * 8
     found.sbmc_chain.argtypes = [ctypes.c_void_p, *numbers, *arrays]
     found.sbmc_chain.restype = None
+    found.sbmc_chain_outputs.argtypes = [ctypes.c_void_p, *numbers[:2], *arrays[:4]]
+    found.sbmc_chain_outputs.restype = None
     return found
 
 

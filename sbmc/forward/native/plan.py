@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-APPLY, MAX, MEAN = range(3)
+# Kinds of layers and functions of one number, in the order of chain.c.
+APPLY, MAX, MEAN, BEND = range(4)
+RELU, TANH, SIGMOID, SILU, GELU, GELU_TANH, LEAKY, ELU, SOFTPLUS = range(9)
 PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
 
 
@@ -20,7 +22,10 @@ class NotAChain(Exception):
 
 @dataclass
 class Step:
-    """A layer with the shape of what it gives; `margin` is the zeros that the next one wants."""
+    """A layer with the shape of what it gives; `margin` is the zeros that the next one wants.
+
+    A ReLU is part of the layer before it; other functions are layers, with up to two numbers.
+    """
 
     kind: int
     module: nn.Module | None
@@ -28,6 +33,8 @@ class Step:
     shape: tuple[int, int, int]
     relu: bool = False
     margin: tuple[int, int] = (0, 0)
+    function: int = RELU
+    numbers: tuple[float, float] = (0.0, 0.0)
 
     @property
     def stored(self) -> tuple[int, int, int]:
@@ -55,10 +62,15 @@ def find_steps(layers: Sequence[tuple[str, nn.Module]], inputs: Tensor) -> list[
         kind = type(module)
         if kind in PASSING:
             continue
-        if kind is nn.ReLU:
+        if kind is nn.ReLU and last.kind != BEND:
             if last.module is None:
                 raise NotAChain("a ReLU of the inputs")
             last.relu = True
+        elif (bend := find_function(module)) is not None:
+            if last.module is None:
+                raise NotAChain(f"a {kind.__name__} of the inputs")
+            function, numbers = bend
+            steps.append(Step(BEND, module, name, last.shape, function=function, numbers=numbers))
         elif kind is nn.Flatten:
             if (module.start_dim, module.end_dim) != (1, -1):
                 raise NotAChain("a flattening of some axes")
@@ -69,11 +81,30 @@ def find_steps(layers: Sequence[tuple[str, nn.Module]], inputs: Tensor) -> list[
             steps.append(_convolution(module, name, last))
         elif kind in (nn.MaxPool2d, nn.AvgPool2d) and not flat:
             steps.append(_pooling(module, name, last))
+        elif kind is nn.AdaptiveAvgPool2d and _pair(module.output_size) == (1, 1) and not flat:
+            steps.append(_pooling(nn.AvgPool2d(last.shape[1:]), name, last))
         else:
             raise NotAChain(f"{kind.__name__} ({name})")
     if not flat or steps[-1].kind != APPLY or steps[-1].module is None or steps[-1].relu:
         raise NotAChain("an end that is no linear layer")
     return steps
+
+
+def find_function(module: Any) -> tuple[int, tuple[float, float]] | None:
+    """The function of one number that a module is, and what decides it; None for another."""
+    kind = type(module)
+    plain = {nn.ReLU: RELU, nn.Tanh: TANH, nn.Sigmoid: SIGMOID, nn.SiLU: SILU}
+    if kind in plain:
+        return plain[kind], (0.0, 0.0)
+    if kind is nn.GELU:
+        return (GELU_TANH if module.approximate == "tanh" else GELU), (0.0, 0.0)
+    if kind is nn.LeakyReLU:
+        return LEAKY, (module.negative_slope, 0.0)
+    if kind is nn.ELU:
+        return ELU, (module.alpha, 0.0)
+    if kind is nn.Softplus and module.beta > 0:
+        return SOFTPLUS, (module.beta, module.threshold)
+    return None
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -112,6 +143,8 @@ def find_places(before: Step, step: Step) -> tuple[Tensor, Tensor]:
     module: Any = step.module
     if isinstance(module, nn.Linear):
         return torch.zeros(1), before.places.flatten()
+    if step.kind == BEND:
+        return before.places.flatten(), torch.zeros(1)
     channels, height, width = before.stored
     grid = torch.arange(channels * height * width).view(channels, height, width)
     rows, columns = step.shape[1:]
