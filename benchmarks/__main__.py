@@ -9,12 +9,13 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import engine, folding, methods, speed
+from benchmarks import engine, folding, methods, prediction, speed
 
 PARTS: dict[str, Callable[[Sequence[str]], int]] = {
     "speed": speed.main,
     "engine": engine.main,
     "folding": folding.main,
+    "prediction": prediction.main,
     "methods": methods.main,
 }
 

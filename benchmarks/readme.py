@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.prediction import prediction_table
 from benchmarks.speed_tables import whole_speed_table
 from benchmarks.tables import engine_table, folding_table, methods_table
 
@@ -18,6 +19,7 @@ TABLES: dict[str, Table] = {
     "speed": ("speed", whole_speed_table),
     "engine": ("engine", engine_table),
     "folding": ("folding", folding_table),
+    "prediction": ("prediction", prediction_table),
     "methods": ("methods", methods_table),
 }
 

@@ -57,13 +57,13 @@ def folding_table(record: dict[str, Any]) -> str:
 
 
 def methods_table(record: dict[str, Any]) -> str:
-    """The methods' record as a table: wall time, in seconds and relative to the deep ensemble's."""
+    """The methods' record as a table: wall time, in seconds and relative to the ensemble's."""
     name, machine = record["experiment"], machine_words(record)
     lines = [
         f"{name}, {record['repeats']} repetition(s), medians; {machine}.",
         "",
         "| method | preset | islands | epochs per chain | epochs in all | seconds "
-        "| of these, sampling | relative to the deep ensemble |",
+        "| of these, sampling | relative to the deep ensemble of as many |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in record["methods"]:

@@ -14,11 +14,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
-from sbmc.chunks import ACTIVATION_BYTES
 from sbmc.examples import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
 from sbmc.forward import Forward, build_forward
-from sbmc.forward.fused import FusedForward
-from sbmc.forward.native.plan import NotAChain, find_steps
+from sbmc.forward.predicting import Predictor
 from sbmc.head import SplitModel, split_model
 from sbmc.islands import IslandReport
 from sbmc.likelihoods import Gaussian, Likelihood
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from sbmc.prior import AnchoredPrior
     from sbmc.training import Ensemble
 
-PARTICLES_AT_ONCE, MOST_AT_ONCE = 10, 256
-PREDICTION_BATCH = 128
 WEIGHTINGS = ("evidence", "equal")
 # Fewer islands tell nothing of how much their evidence varies.
 FEWEST_FOR_ERROR = 3
@@ -62,6 +58,10 @@ class Cost:
         wall_seconds: measured, without the anchor's training; of a run that was resumed, the
             seconds of its islands added up; None if not measured.
         prior_epochs: what the curvature of the prior took, all anchors together.
+        expected_bytes: memory of the largest process at its peak, as it was expected before the
+            run; None if it was not.
+        peak_bytes: the same, measured from the start of the process to the end of the run.
+        memory_limit: what was allowed; None for no limit.
     """
 
     epochs: float
@@ -70,6 +70,9 @@ class Cost:
     total_epochs: float
     wall_seconds: float | None
     prior_epochs: float = 0.0
+    expected_bytes: int | None = None
+    peak_bytes: int | None = None
+    memory_limit: int | None = None
 
     def as_dict(self) -> dict[str, float | None]:
         """Plain values, for JSON."""
@@ -119,7 +122,7 @@ class Posterior:
         self.islands = list(islands)
         self.cost = cost
         self.settings = settings
-        self._evaluator: tuple[Forward, SplitModel | None] | None = None
+        self._evaluator: tuple[Predictor, SplitModel | None] | None = None
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: Confidence | None = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
@@ -348,41 +351,32 @@ class Posterior:
             total = len(inputs.dataset) if known else 0  # type: ignore[arg-type]
             return total, (ready(batch_inputs(batch)) for batch in inputs)
         everything = ready(as_inputs(inputs))
-        step = int(size or PREDICTION_BATCH)
+        step = int(size or self._predictor_for(everything)[0].batch)
         starts = range(0, count(everything), step)
         return count(everything), (rows(everything, start, start + step) for start in starts)
 
     def _predict_batch(self, theta: Tensor, weights: Tensor, batch: Inputs) -> Any:
-        device = theta.device
-        batch = tree_map(lambda t: t.to(device), batch)
-        if self._evaluator is None:
-            self._evaluator = _build_evaluator(self._model, self._space, batch)
-        forward, split = self._evaluator
+        batch = tree_map(lambda t: t.to(theta.device), batch)
+        predictor, split = self._predictor_for(batch)
         noise = self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
         sums: ClassificationSums | RegressionSums = (
             ClassificationSums() if self._likelihood.classification else RegressionSums(noise)
         )
         with torch.no_grad():
             inputs = batch if split is None else split.features(batch)
-            prepared = forward.prepare(inputs)
-            size = _particles_at_once(forward, inputs)
-            for start in range(0, len(theta), size):
-                part = slice(start, start + size)
-                sums.add(forward(theta[part], prepared), weights[part])
+            for part, outputs in predictor.outputs(theta, inputs):
+                sums.add(outputs, weights[part])
         return sums.prediction()
 
-
-def _particles_at_once(forward: Forward, inputs: Inputs) -> int:
-    """How many go through together: their activations for a batch should stay in cache."""
-    layers = forward.layers() if isinstance(forward, FusedForward) else None
-    if layers is None or not isinstance(inputs, Tensor):
-        return PARTICLES_AT_ONCE
-    try:
-        values = sum(math.prod(step.shape) for step in find_steps(layers, inputs)[1:])
-    except NotAChain:
-        return PARTICLES_AT_ONCE
-    fitting = ACTIVATION_BYTES // (max(1, values * len(inputs) * 8))
-    return max(PARTICLES_AT_ONCE, min(fitting, MOST_AT_ONCE))
+    def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
+        """How outputs are computed; found when it is first needed."""
+        if self._evaluator is None:
+            few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
+            forward, split = _build_evaluator(self._model, self._space, few)
+            few = few if split is None else split.features(few)
+            theta = self.positions.flatten(0, 1)[0]
+            self._evaluator = Predictor.build(forward, theta, few), split
+        return self._evaluator
 
 
 def _build_evaluator(

@@ -10,7 +10,8 @@ from torch import Tensor
 from sbmc.checks import Phrase, require
 from sbmc.diagnostics.targets import build_target
 from sbmc.examples import as_examples, tree_map
-from sbmc.posterior import PARTICLES_AT_ONCE, Posterior, _build_evaluator
+from sbmc.forward.predicting import PARTICLES_AT_ONCE
+from sbmc.posterior import Posterior, _build_evaluator
 from sbmc.prior import AnchoredPrior
 
 
