@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from sbmc.examples import Examples, rows
+from sbmc.examples import Examples, count, rows
 from sbmc.forward import Forward, build_forward
 from sbmc.head import SplitModel, split_model
 from sbmc.likelihoods import Likelihood
 from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
-from sbmc.target import Chunks, Source, Target
+from sbmc.target import Source, Target, bytes_of
 
 
 class TargetBuilder:
@@ -50,17 +50,32 @@ class TargetBuilder:
         targets = likelihood.check(examples.targets, outputs[0])
         self._examples = Examples(examples.inputs, targets)
         self._likelihood = likelihood
-        self._chunk_size = chunk_size
+        self._features = (
+            0 if self._split is None else bytes_of(Examples(few, targets[:0])) // count(few)
+        )
+        self.chunk_size = None if chunk_size is None else int(chunk_size)
 
-    def __call__(self, prior: AnchoredPrior, power: float = 1.0) -> Target:
-        """The target in the coordinates of `prior`, with the likelihood to the power `power`."""
+    @property
+    def features_bytes(self) -> int:
+        """What the features take that are computed once, if there are such."""
+        return self._features * len(self._examples)
+
+    def __call__(self, prior: AnchoredPrior, power: float = 1.0, later: bool = False) -> Target:
+        """The target in the coordinates of `prior`, with the likelihood to the power `power`.
+
+        Args:
+            prior: the coordinates.
+            power: of the likelihood.
+            later: leave chunks to a call of `settle`.
+
+        Returns:
+            The target.
+        """
         examples = self._examples
         if self._split is not None:
             examples = Examples(self._split.features(examples.inputs), examples.targets)
-        target = Target(
-            self._forward, examples, self._likelihood, prior, power=power, source=self._source
-        )
-        if self._chunk_size is not None:
-            size = min(int(self._chunk_size), len(examples))
-            target.chunks = Chunks(size, target.chunks.particles)
+        made = self._forward, examples, self._likelihood, prior
+        target = Target(*made, power=power, source=self._source, later=True)
+        if not later:
+            target.settle(size=self.chunk_size)
         return target

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -19,7 +16,8 @@ from torch import Tensor, nn
 from sbmc.executors import InProcess, Processes
 from sbmc.executors.contract import available_cores
 from sbmc.fit import fit
-from sbmc.minibatch import BATCH_BYTES, MiniBatches
+from sbmc.memory import resident_bytes, size_in_words
+from sbmc.minibatch import MiniBatches
 from sbmc.preparing import Prepared, prepare
 from sbmc.randomness import Stream, generator
 from sbmc.samplers import NUTS, SMC
@@ -30,17 +28,13 @@ from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.sg_chains import StochasticGradient
 from sbmc.sampling import bytes_on_disk
 from sbmc.target import Target
+from sbmc.threads import torch_threads
 from sbmc.work import Work, plan_batches
 
 # How many temperatures SMC is taken to need: those of the paper's MNIST7 posteriors.
 TEMPERATURES = 15
 # Seconds that measuring may take, about; and evaluations that a time is the median of.
 PATIENCE, REPEATS = 2.0, 3
-# Vectors of a chain's size that a step holds at its worst: position, gradient and momentum, old and
-# new, parameters, sums in float64, and what arithmetic on them makes on the way. Measured for HMC.
-VECTORS = 18
-# What the backward pass takes beside what was saved for it.
-BACKWARD = 2
 
 _NOT_NEEDED = ("progress", "throw", "retries")
 
@@ -124,10 +118,7 @@ def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
         >>> expect(nn.Linear(2, 2), data, sampler=sbmc.HMC(epochs=50), islands=3).epochs
         50.0
     """
-    bound = inspect.signature(fit).bind(model, data, **options)
-    bound.apply_defaults()
-    arguments = {name: v for name, v in bound.arguments.items() if name not in _NOT_NEEDED}
-    prepared = prepare(**arguments)
+    prepared = check(model, data, **options)
     work, islands = prepared.work, len(prepared.numbers)
     if work is None:
         here = resident_bytes()
@@ -151,10 +142,13 @@ def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
     batches = plan_batches(prepared.numbers, len(work.priors), population, fold)
     workers, notes = _workers(prepared, len(batches))
     largest = population * max(map(len, batches))
-    with _threads(executor.threads_each):
-        pass_seconds, held = _measure(work, largest, count)
-    here = resident_bytes()
-    each = here + _state_bytes(work, largest) + held * executor.threads_each
+    memory = prepared.memory
+    assert memory is not None  # there is work
+    if memory.note:
+        notes = (*notes, f"memory: {memory.note}")
+    with torch_threads(executor.threads_each):
+        pass_seconds = _measure(work, largest, count)
+    here, each = memory.here, memory.expected
     curvature = float(prepared.settings.get("prior_epochs", 0))
     chains = (count.gradient + count.forward) * islands * work.particles
     return Expectation(
@@ -176,6 +170,26 @@ def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
         disk_bytes=0 if prepared.place is None else bytes_on_disk(work, population, islands),
         notes=(*count.notes, *notes),
     )
+
+
+def check(model: nn.Module, data: Any, **options: Any) -> Prepared:
+    """Refuse what `fit` would refuse, without measuring anything.
+
+    Args:
+        model: as for `fit`.
+        data: as for `fit`.
+        options: keyword arguments of `fit`.
+
+    Returns:
+        What would be sampled.
+
+    Raises:
+        BadInput: what `fit` would refuse.
+        TypeError: an argument that `fit` does not have.
+    """
+    bound = inspect.signature(fit).bind(model, data, **options)
+    bound.apply_defaults()
+    return prepare(**{name: v for name, v in bound.arguments.items() if name not in _NOT_NEEDED})
 
 
 def count_evaluations(sampler: Sampler) -> Count:
@@ -264,12 +278,11 @@ def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:
     return min(executor.workers, batches), ()
 
 
-def _measure(work: Work, positions: int, count: Count) -> tuple[float, int]:
-    """Seconds of one pass over all data with so many positions, and the bytes that it holds."""
+def _measure(work: Work, positions: int, count: Count) -> float:
+    """Seconds of one pass over all data with so many positions."""
     target = work.target.with_prior(work.priors[0])
     rng = generator(work.seed, Stream.PILOT)
     start = target.prior.sample(positions, rng)
-    footprint = target.parts().footprint
     sampler = work.sampler
     if isinstance(sampler, StochasticGradient):
         batches = MiniBatches(target)
@@ -283,12 +296,9 @@ def _measure(work: Work, positions: int, count: Count) -> tuple[float, int]:
         seconds = steps * _seconds(one, start)
         if seconds < PATIENCE:  # steps are small, and evaluations not all that they take
             seconds = _seconds_of_a_pass(sampler, target, start, rng)
-        return seconds, min(BATCH_BYTES, positions * size * sum(footprint)) * BACKWARD
-    together = min(positions, target.chunks.particles)
-    examples = min(target.chunks.examples_for(together), len(target.examples))
-    held = examples * (footprint.shared + together * footprint.own) * BACKWARD
+        return seconds
     evaluate: Callable[[Tensor], object] = target if count.gradient else target.log_likelihood
-    return _seconds(evaluate, start), held
+    return _seconds(evaluate, start)
 
 
 def _seconds_of_a_pass(
@@ -320,39 +330,6 @@ def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
     return median(timed(positions) for _ in range(REPEATS))
 
 
-def _state_bytes(work: Work, positions: int) -> int:
-    """What chains hold besides activations: states, and the draws that are kept."""
-    draws = int(getattr(work.sampler, "draws", 1) or 1)
-    width = work.target.prior.mean.element_size() * work.target.dim
-    # nutpie keeps every draw and its gradient, in float64, until a chain ends.
-    nuts = isinstance(work.sampler, NUTS)
-    trace = 16 * work.target.dim * (work.sampler.steps or 0) if nuts else 0
-    return positions * ((VECTORS + draws) * width + trace)
-
-
-@contextmanager
-def _threads(wanted: int) -> Iterator[None]:
-    had = torch.get_num_threads()
-    torch.set_num_threads(wanted)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(had)
-
-
-def resident_bytes() -> int:
-    """Memory of this process, now where the system says so, else at its peak."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        import resource
-        import sys
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
-
-
 def in_words(seconds: float) -> str:
     """A time to read.
 
@@ -363,16 +340,3 @@ def in_words(seconds: float) -> str:
     if seconds >= 3600:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.1f} s"
-
-
-def size_in_words(count: float) -> str:
-    """Bytes to read.
-
-    Example:
-        >>> size_in_words(512), size_in_words(2_500_000), size_in_words(3e9)
-        ('512 B', '2.5 MB', '3.0 GB')
-    """
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count:.0f} B"

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sbmc.budget import with_peak
 from sbmc.checkpoints import CheckpointAt
 from sbmc.checks import is_whole, require
 from sbmc.collecting import collect, points, report_failures, warn_of_collapse
@@ -46,6 +47,7 @@ def fit(
     anchor_epochs: float | None = None,
     path: str = "auto",
     chunk_size: int | None = None,
+    memory_limit: int | str | None = None,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     executor: str | Executor | FuturesExecutor | None = None,
@@ -99,6 +101,9 @@ def fit(
             the model, or of all `anchors`, where there are some.
         path: how the model is evaluated: `"auto"`, `"fused"`, `"vmap"` or `"loop"`.
         chunk_size: examples per chunk; by rule if not given.
+        memory_limit: of each process that runs islands, libraries and data included: bytes, or
+            words such as `"2GiB"` and `"500 MB"`. Chunks, folds and threads are chosen to stay
+            inside; a run that cannot is refused at once.
         dtype: of parameters and data; the model's if not given.
         device: where to compute; the model's if not given.
         executor: who runs the islands: `"in-process"` (the default; islands that fit are folded
@@ -144,6 +149,7 @@ def fit(
         identity=prepared.identity,
         retries=int(retries),
         progress=progress,
+        memory=prepared.memory,
     )
     settings = prepared.settings
     if pilot:
@@ -161,5 +167,6 @@ def fit(
         settings,
         prepared.power,
     )
+    posterior.cost = with_peak(posterior.cost, prepared.memory, prepared.executor)
     warn_of_collapse(posterior)
     return posterior

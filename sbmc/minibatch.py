@@ -37,6 +37,8 @@ class MiniBatches:
         # Each particle reads examples of its own, so nothing is shared between particles.
         each = self._parts.footprint.shared + self._parts.footprint.own
         self._pairs = max(SMALLEST_CHUNK, BATCH_BYTES // each)
+        if target.limited:
+            self._pairs = min(self._pairs, target.chunks.examples * target.chunks.particles)
 
     def __len__(self) -> int:
         """The number of examples, n."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.anchoring import Anchoring, resolve_anchors, resolve_start
+from sbmc.budget import Memory, Plan, refuse_features, settle_memory
 from sbmc.building import TargetBuilder
 from sbmc.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.checks import Phrase, is_whole, require
@@ -24,6 +25,7 @@ from sbmc.forward.functional import converted
 from sbmc.identity import APART, identify, software
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
+from sbmc.memory import parse_bytes
 from sbmc.parameters import select_parameters
 from sbmc.posterior import check_weighting
 from sbmc.prior import AnchoredPrior, Variance, resolve_variance
@@ -53,6 +55,7 @@ class Prepared:
         executor: runs the islands.
         place: where they are written down, if anywhere.
         seconds: what the curvature of the prior took.
+        memory: what the run will take; None for s = 0.
     """
 
     subject: Subject
@@ -66,6 +69,7 @@ class Prepared:
     executor: Executor
     place: CheckpointAt | None
     seconds: float
+    memory: Memory | None = None
 
 
 def prepare(
@@ -91,6 +95,7 @@ def prepare(
     anchor_epochs: float | None,
     path: str,
     chunk_size: int | None,
+    memory_limit: int | str | None,
     dtype: torch.dtype | None,
     device: Any,
     executor: Any,
@@ -109,6 +114,7 @@ def prepare(
     _require_positive_integers(particles=particles, islands=islands)
     if chunk_size is not None:
         _require_positive_integers(chunk_size=chunk_size)
+    limit = None if memory_limit is None else parse_bytes(memory_limit)
     good = is_whole(first_island) and first_island >= 0
     require(good, "first_island", "a non-negative integer", first_island)
     engine, place = as_executor(executor), as_checkpoint(checkpoint)
@@ -164,8 +170,13 @@ def prepare(
     )
     if scheme.is_point:
         return ready
+    plan = Plan(
+        algorithm, int(particles), numbers, len(places), engine, place, build.chunk_size, limit
+    )
+    refuse_features(build.features_bytes, space.dim, plan)
     # Chunks follow from shapes alone: any prior will do until the anchors' own are known.
-    target = build(AnchoredPrior(places[0], variance.sqrt(), places[0]), scheme.power)
+    target = build(AnchoredPrior(places[0], variance.sqrt(), places[0]), scheme.power, later=True)
+    engine, memory = settle_memory(target, plan)
     chunks = dataclasses.asdict(target.chunks)
     settings |= {"path": target.path, "kernel": target.kernel, "chunks": chunks}
     began = time.perf_counter()
@@ -178,6 +189,8 @@ def prepare(
         ready,
         work=Work(algorithm, target, priors, begin, int(particles), int(seed)),
         identity={**decisive, "versions": software(subject.model)},
+        executor=engine,
+        memory=memory,
         seconds=time.perf_counter() - began,
     )
 

@@ -39,6 +39,7 @@ def open_progress(
     total: int,
     unit: str = "steps",
     before: float | None = None,
+    expected: str = "",
 ) -> Iterator[Bar]:
     """Show how far a task has come.
 
@@ -53,6 +54,7 @@ def open_progress(
         unit: what is counted.
         before: how much of it was done before, by a run that this one goes on with. If it is given,
             the time left is shown, by the rate since the first news of this run.
+        expected: what it will take besides time, for the first line.
 
     Yields:
         The display; tell it with `update(done, **fields)`.
@@ -67,7 +69,7 @@ def open_progress(
     require(
         progress is None or isinstance(progress, bool), "progress", "True, False or None", progress
     )
-    bar = _choose(progress, sys.stderr, task, total, unit, before)
+    bar = _choose(progress, sys.stderr, task, total, unit, before, expected)
     try:
         yield bar
     finally:
@@ -81,14 +83,17 @@ def _choose(
     total: int,
     unit: str,
     before: float | None,
+    expected: str = "",
 ) -> Bar:
     # A program without a console (pythonw) has no standard error at all.
     if progress is False or stream is None:
         return SilentBar()
     if stream.isatty():
         delay = 0.0 if progress else PATIENCE
-        return TerminalBar(stream, task, total, unit, delay=delay, before=before)
-    return LinesBar(stream, task, total, unit, before=before) if progress else SilentBar()
+        return TerminalBar(stream, task, total, unit, delay=delay, before=before, expected=expected)
+    if not progress:
+        return SilentBar()
+    return LinesBar(stream, task, total, unit, before=before, expected=expected)
 
 
 def _format(fields: dict[str, object]) -> str:
@@ -149,6 +154,7 @@ class LinesBar:
         unit: what is counted.
         clock: seconds; a test brings its own.
         before: see `open_progress`.
+        expected: likewise.
     """
 
     def __init__(
@@ -159,6 +165,7 @@ class LinesBar:
         unit: str,
         clock: Clock = time.monotonic,
         before: float | None = None,
+        expected: str = "",
     ) -> None:
         self._stream, self._task, self._total, self._unit = stream, task, total, unit
         self._clock, self._before = clock, before
@@ -166,7 +173,7 @@ class LinesBar:
         self._first: float | None = None
         self._done, self._fields = before or 0, ""
         done = f", {before} of them done before" if before else ""
-        self._write(f"{task}: {total} {unit} to do{done}")
+        self._write(f"{task}: {total} {unit} to do{done}" + (f"; {expected}" if expected else ""))
 
     def update(self, done: float, **fields: object) -> None:
         """Note the state, and write it if the last line is old enough."""
@@ -209,6 +216,7 @@ class TerminalBar:
         delay: seconds to wait before the first drawing.
         clock: seconds; a test brings its own.
         before: see `open_progress`.
+        expected: likewise.
     """
 
     def __init__(
@@ -220,9 +228,10 @@ class TerminalBar:
         delay: float,
         clock: Clock = time.monotonic,
         before: float | None = None,
+        expected: str = "",
     ) -> None:
         self._stream, self._task, self._total, self._unit = stream, task, total, unit
-        self._before = before
+        self._before, self._expected = before, expected
         self._clock, self._start, self._delay = clock, clock(), delay
         self._first: float | None = None
         self._display: Any = None
@@ -270,6 +279,8 @@ class TerminalBar:
             TextColumn("{task.fields[fields_text]}", markup=False),
             console=Console(file=self._stream),
         )
+        if self._expected:
+            self._display.console.print(f"{self._task}; {self._expected}", highlight=False)
         self._row = self._display.add_task(self._task, total=self._total, fields_text="")
         self._display.update(self._row, completed=self._before or 0)
         # Time has passed since the task began: the bar came late on purpose.

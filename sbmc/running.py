@@ -55,6 +55,7 @@ def run_batches(
     retries: int = 2,
     progress: bool | None = None,
     finished: Mapping[int, Island] | None = None,
+    expected: str = "",
 ) -> list[Island]:
     """Run batches of islands wherever the executor runs them.
 
@@ -70,6 +71,7 @@ def run_batches(
         retries: how often a batch is tried again, at most.
         progress: None for automatic, False for silence, True for always.
         finished: islands that have ended before. They are not run again, but counted and returned.
+        expected: words of what it will take, for the first line of the progress.
 
     Returns:
         All islands, the finished ones too, in the order of their numbers. One that was given up has
@@ -89,7 +91,9 @@ def run_batches(
     run.plan([tuple(batch) for batch in batches])
     each, unit = work.measure()
     total, before = len(run.numbers) * (each or 1), len(run.ended) * (each or 1)
-    with open_progress(progress, "sampling", total=total, unit=unit, before=before) as bar:
+    with open_progress(
+        progress, "sampling", total=total, unit=unit, before=before, expected=expected
+    ) as bar:
         run.drive(engine, bar)
     return [run.ended[index] for index in sorted(run.ended)]
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sbmc.budget import Memory
 from sbmc.checkpoints import Checkpoint, CheckpointAt
 from sbmc.executors import Executor
 from sbmc.islands import Island, start_at_prior
+from sbmc.memory import size_in_words
 from sbmc.randomness import Stream, generator
 from sbmc.running import run_batches
 from sbmc.samplers import SMC
@@ -37,6 +39,7 @@ def sample_islands(
     identity: Mapping[str, Any],
     retries: int,
     progress: bool | None,
+    memory: Memory | None = None,
 ) -> Sampled:
     """Run islands, or what is left of them.
 
@@ -48,6 +51,7 @@ def sample_islands(
         identity: what decides the result, for the checkpoint to compare.
         retries: how often an island that was lost is tried again.
         progress: None for automatic, False for silence, True for always.
+        memory: what it is expected to take, to be said when it begins.
 
     Returns:
         The islands, and what a pilot of SMC has to tell, the sampler that it left included.
@@ -75,6 +79,7 @@ def sample_islands(
         retries=retries,
         progress=progress,
         finished=finished,
+        expected="" if memory is None else f"memory: {size_in_words(memory.expected)} at most",
     )
     again = any(island.report.attempts > 1 for island in islands)
     return Sampled(islands, told, resumed=bool(finished) or again)

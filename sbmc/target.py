@@ -87,6 +87,7 @@ class Target:
         memory_limit: bytes that the data and an evaluation may take, positions and gradients of the
             particles apart; chunks are made small enough. None for no limit.
         kernel: whether code that knows the likelihood, too, may take over from autograd.
+        later: leave the choice of chunks, and what is prepared of the data, to a call of `settle`.
 
     Raises:
         BadInput: no examples, or a memory limit that leaves no room for one of them.
@@ -103,6 +104,7 @@ class Target:
         source: Source | None = None,
         memory_limit: int | None = None,
         kernel: bool = True,
+        later: bool = False,
     ) -> None:
         require(len(examples) > 0, "data", "non-empty", Phrase("0 examples"))
         self._forward = forward
@@ -114,15 +116,48 @@ class Target:
         self.evaluations = Evaluations()
         self._measured: Footprint | None = None
         self._with_kernel = kernel
-        room = None if memory_limit is None else memory_limit - _bytes_of(examples)
-        rule = f"more than the data take, {_bytes_of(examples)} bytes"
+        self._room: int | None = None
+        self.limited = False
+        self._kernel: Kernel | None = self._find_kernel()
+        self._laid: Any = None  # the data as the kernel wants them, if they are kept
+        self._prepared: Inputs | None = None
+        room = None if memory_limit is None else memory_limit - bytes_of(examples)
+        rule = f"more than the data take, {bytes_of(examples)} bytes"
         require(room is None or room > 0, "memory_limit", rule, memory_limit)
+        self.chunks = chunks or self._usual_chunks()
+        if not later:
+            self.settle(room, chunks)
+
+    def settle(
+        self, room: int | None = None, chunks: Chunks | None = None, size: int | None = None
+    ) -> None:
+        """Choose chunks, and prepare the data once if the result may be kept.
+
+        Args:
+            room: bytes that an evaluation may take beyond the data, positions and gradients of the
+                particles apart; None for no limit.
+            chunks: chunk sizes; by rule if not given.
+            size: examples per chunk; by rule if not given.
+
+        Raises:
+            BadInput: there is no room for one example and one particle.
+        """
+        usual = self._usual_chunks()
+        if size is not None:
+            usual = Chunks(min(size, len(self._examples)), usual.particles)
+        if room is not None and self._free_bytes(usual) <= room:
+            room = None
         self._room = room
-        self._set_up()
-        self.chunks = chunks or self._choose_chunks()
+        self.limited = room is not None or (chunks is not None and chunks != usual)
+        if self._kernel is not None and room is not None:
+            least = torch.get_num_threads() * self._kernel.working_bytes(1)
+            if least > room:
+                self._kernel, self._with_kernel = None, False
+        self._keep()
+        self.chunks = chunks or (usual if room is None else self._small_chunks(room, size))
         logger.debug(
             "target: %s path, %s, %s, %d thread(s), %s prepared, about %.1f MiB for 10 particles",
-            forward.path,
+            self._forward.path,
             f"{self._kernel.name} kernel" if self._kernel else "autograd",
             self.chunks,
             torch.get_num_threads(),
@@ -130,18 +165,18 @@ class Target:
             self.bytes(10) / 2**20,
         )
 
-    def _set_up(self) -> None:
-        """What is made from the model and the data, and not sent to other processes."""
-        self._kernel: Kernel | None = None
-        if self._with_kernel:
-            self._kernel = find_kernel(
-                self._forward, self._likelihood, self._examples, self.prior.mean
-            )
-        if self._kernel is not None and self._room is not None:
-            least = torch.get_num_threads() * self._kernel.working_bytes(1)
-            self._kernel = self._kernel if least <= self._room else None
-        self._laid: Any = None  # the data as the kernel wants them, if they are kept
-        self._prepared: Inputs | None = None
+    def without_kernel(self) -> None:
+        """Have autograd do the work, before anything is settled."""
+        self._kernel, self._with_kernel = None, False
+
+    def _find_kernel(self) -> Kernel | None:
+        if not self._with_kernel:
+            return None
+        return find_kernel(self._forward, self._likelihood, self._examples, self.prior.mean)
+
+    def _keep(self) -> None:
+        """What is made of the data, and not sent to other processes."""
+        self._laid = self._prepared = None
         if self._kernel is None:
             self._prepared = self._prepare()
         elif self._fits(self._kernel.prepared_bytes(len(self._examples))):
@@ -160,21 +195,71 @@ class Target:
         fits = self._fits(self._forward.prepared_bytes(inputs))
         return self._forward.prepare(inputs) if fits else None
 
-    def _choose_chunks(self) -> Chunks:
-        room, threads = self._room, torch.get_num_threads()
-        if room is not None:
-            room = (room - self._kept_bytes()) // threads
+    def _usual_chunks(self) -> Chunks:
         examples = len(self._examples)
+        if self._kernel is not None:
+            return self._kernel.chunks(examples)
+        return choose_chunks(self._footprint(), examples)
+
+    def _small_chunks(self, room: int, size: int | None) -> Chunks:
+        """Chunks that fit."""
+        examples = len(self._examples)
+        room = (room - self._kept_bytes()) // self._threads()
+        if self._kernel is not None:
+            chunks = self._kernel.chunks(examples)
+            particles = chunks.particles
+            while particles > 1 and self._kernel.working_bytes(particles) > room:
+                particles //= 2
+            return Chunks(min(size or chunks.examples, examples), particles)
+        if size is None:
+            return choose_chunks(self._footprint(), examples, room // PASSES)
+        footprint, size = self._footprint(), min(size, examples)
+        particles = (room // (PASSES * size) - footprint.shared) // footprint.own
+        rule = f"enough for {size} examples, as `chunk_size` says, and one particle"
+        require(particles >= 1, "memory_limit", rule, room)
+        return Chunks(size, min(particles, choose_chunks(footprint, examples).particles))
+
+    def _free_bytes(self, chunks: Chunks) -> int:
+        """What an evaluation takes where nothing limits it, beyond the data."""
         if self._kernel is None:
-            return choose_chunks(
-                self._footprint(), examples, None if room is None else room // PASSES
-            )
-        chunks = self._kernel.chunks(examples)
-        while room is not None and chunks.particles > 1:
-            if self._kernel.working_bytes(chunks.particles) <= room:
-                break
-            chunks = Chunks(chunks.examples, chunks.particles // 2)
-        return chunks
+            kept = self._forward.prepared_bytes(self._examples.inputs)
+        else:
+            kept = self._kernel.prepared_bytes(len(self._examples))
+        kept = kept if kept <= PREPARED_BYTES else 0
+        return kept + self._threads() * self._working(chunks, chunks.particles)
+
+    def _working(self, chunks: Chunks, particles: int) -> int:
+        """What a chunk takes on its way through the model."""
+        together = min(particles, chunks.particles)
+        if self._kernel is not None:
+            return self._kernel.working_bytes(together)
+        footprint = self._footprint()
+        each = footprint.shared + together * footprint.own
+        return PASSES * each * min(chunks.examples_for(together), len(self._examples))
+
+    def _threads(self) -> int:
+        return torch.get_num_threads() if self._side_by_side() else 1
+
+    def usual_bytes(self, size: int | None = None) -> int:
+        """What an evaluation would take where nothing limits it, beyond data and particles.
+
+        Args:
+            size: examples per chunk; by rule if not given.
+        """
+        chunks = self._usual_chunks()
+        return self._free_bytes(chunks if size is None else Chunks(size, chunks.particles))
+
+    def least_bytes(self, size: int | None = None) -> int:
+        """The least that an evaluation can do with: nothing kept, one example, one particle.
+
+        Args:
+            size: examples per chunk, if that is given.
+        """
+        examples = min(size or 1, len(self._examples))
+        least = PASSES * examples * sum(self._footprint())
+        if self._kernel is not None:
+            least = min(least, self._kernel.working_bytes(1))
+        return self._threads() * least
 
     def _kept_bytes(self) -> int:
         if self._laid is not None:
@@ -182,6 +267,10 @@ class Target:
             return self._kernel.prepared_bytes(len(self._examples))
         prepared = 0 if self._prepared is None else 1
         return prepared * self._forward.prepared_bytes(self._examples.inputs)
+
+    def evaluation_bytes(self, particles: int) -> int:
+        """What is kept, and what an evaluation takes at its peak, beyond data and particles."""
+        return self._kept_bytes() + self._threads() * self._working(self.chunks, particles)
 
     def bytes(self, particles: int) -> int:
         """Memory of an evaluation at its peak, estimated from shapes.
@@ -194,16 +283,8 @@ class Target:
             together, and of positions, parameters and gradients. What libraries keep for
             themselves (tens of megabytes in some) is not among them.
         """
-        together = min(particles, self.chunks.particles)
-        if self._kernel is not None:
-            working = self._kernel.working_bytes(together)
-        else:
-            footprint = self._footprint()
-            each = footprint.shared + together * footprint.own
-            working = PASSES * each * self.chunks.examples_for(together)
-        threads = torch.get_num_threads() if self._side_by_side() else 1
         own = particles * self.dim * (3 * self.prior.mean.element_size() + 2 * 8)
-        return _bytes_of(self._examples) + self._kept_bytes() + threads * working + own
+        return bytes_of(self._examples) + self.evaluation_bytes(particles) + own
 
     @property
     def kernel(self) -> str | None:
@@ -224,7 +305,8 @@ class Target:
         assert self._source is not None
         few = rows(self._examples.inputs, 0, PROBE_EXAMPLES)
         self._forward = build_forward(*self._source, few, path)
-        self._set_up()
+        self._kernel = self._find_kernel()
+        self._keep()
 
     @property
     def dim(self) -> int:
@@ -312,8 +394,11 @@ class Target:
             inputs = tree_map(lambda t: t[index::batches].contiguous(), self._examples.inputs)
             targets = self._examples.targets[index::batches].contiguous()
             examples = Examples(inputs, targets)
-            parts = self._forward, examples, self._likelihood, self.prior, self.chunks
-            return Target(*parts, power=self.power, kernel=self._with_kernel)
+            made = self._forward, examples, self._likelihood, self.prior, self.chunks
+            one = Target(*made, power=self.power, kernel=self._with_kernel, later=True)
+            one._room = self._room
+            one._keep()
+            return one
 
         return [part(index) for index in range(batches)]
 
@@ -336,7 +421,8 @@ class Target:
         for sums, part in apply(evaluate, range(0, len(self._examples), size)):
             value += sums
             gradient += part
-        gradient = self.power * gradient * self.prior.scale
+        # In place: in float64, a copy is as large as two of the positions.
+        gradient.mul_(self.power).mul_(self.prior.scale)
         return self.power * value, gradient.to(positions.dtype)
 
     def _without_gradient(self, positions: Tensor) -> Tensor:
@@ -393,7 +479,8 @@ class Target:
         return self._measured
 
 
-def _bytes_of(examples: Examples) -> int:
+def bytes_of(examples: Examples) -> int:
+    """Memory that inputs and targets take."""
     sizes = [examples.targets.nbytes]
 
     def note(tensor: Tensor) -> Tensor:

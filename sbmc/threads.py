@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from threading import Barrier
 from typing import TypeVar
@@ -37,6 +38,20 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> I
     if threads == 1 or len(items) < 2:
         return map(function, items)
     return _pool(threads).map(function, items)
+
+
+@contextmanager
+def torch_threads(wanted: int | None) -> Iterator[None]:
+    """Let torch use so many threads inside the block; None leaves them alone."""
+    had = torch.get_num_threads()
+    if wanted is None or wanted == had:
+        yield
+        return
+    torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(had)
 
 
 @cache

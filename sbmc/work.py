@@ -8,8 +8,7 @@ does it, nor on what was done before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,7 @@ from sbmc.samplers.contract import IslandRun, Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Evaluations, Target
+from sbmc.threads import torch_threads
 
 # Islands are folded into one batch up to this many particles.
 FOLD_PARTICLES = 160
@@ -77,7 +77,7 @@ class Work:
         target.evaluations, counted = Evaluations(), target.evaluations
         prior = target.prior
         population = self.sampler.population(self.particles)
-        with _threads(self.threads):
+        with torch_threads(self.threads):
             generators = [generator(self.seed, Stream.ISLANDS, i) for i in batch]
             begin = torch.cat([self.start(prior, g, population) for g in generators])
             noise = IslandNoise(generators, self.particles, prior.mean.device)
@@ -130,19 +130,6 @@ def plan_batches(
         own = [index for index in islands if index % anchors == anchor]
         batches += [tuple(own[i : i + size]) for i in range(0, len(own), size)]
     return batches
-
-
-@contextmanager
-def _threads(wanted: int | None) -> Iterator[None]:
-    had = torch.get_num_threads()
-    if wanted is None or wanted == had:
-        yield
-        return
-    torch.set_num_threads(wanted)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(had)
 
 
 def progress_of(runs: Sequence[Any], unit: str, each: int | None) -> dict[str, Any]:

@@ -30,6 +30,7 @@ def make_target(examples=200, **options):
     prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim))
     labels = torch.arange(examples) % 3
     forward = build_forward(net, space, inputs[:2])
+    options.setdefault("kernel", False)
     return Target(forward, Examples(inputs, labels), Categorical(), prior, **options)
 
 

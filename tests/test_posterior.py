@@ -142,7 +142,8 @@ def test_prediction_where_gradients_are_off(mode, parameters):
 
 def test_many_particles_go_through_in_parts(monkeypatch):
     whole = make_posterior().predict(INPUTS)
-    monkeypatch.setattr("sbmc.posterior.PARTICLES_AT_ONCE", 5)
+    monkeypatch.setattr("sbmc.forward.predicting.PARTICLES_AT_ONCE", 5)
+    monkeypatch.setattr("sbmc.forward.predicting.MOST_AT_ONCE", 5)
     assert_same(make_posterior().predict(INPUTS), whole)
 
 

@@ -7,7 +7,7 @@
 Every file is written under another name first and then renamed, so that it is whole or not there.
 """
 
-from sbmc.checkpoints.checkpoint import Checkpoint, Plan, Site, copy_islands
+from sbmc.checkpoints.checkpoint import Checkpoint, Plan, Site, copy_islands, kept_manifest
 from sbmc.checkpoints.keeper import FileKeeper, Stopped
 from sbmc.checkpoints.manifest import differences
 from sbmc.checkpoints.options import CheckpointAt, as_checkpoint
@@ -26,5 +26,6 @@ __all__ = [
     "copy_islands",
     "differences",
     "is_final",
+    "kept_manifest",
     "open_store",
 ]

@@ -153,6 +153,13 @@ class Checkpoint:
                 self.store.remove(name)
 
 
+def kept_manifest(place: CheckpointAt) -> Manifest | None:
+    """What a checkpoint was begun with, if there is one; nothing is written."""
+    store = open_store(place.path)
+    data = store.read(NAME)
+    return None if data is None else Manifest.from_json(data, store.where())
+
+
 def batch_name(batch: Sequence[int]) -> str:
     """The file of a batch's state.
 

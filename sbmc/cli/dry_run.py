@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sbmc.cli.show import print_wide
-from sbmc.expectation import in_words, size_in_words
+from sbmc.expectation import in_words
+from sbmc.memory import size_in_words
 from sbmc.studies.forecast import Forecast, forecast
 from sbmc.studies.runner import prepare_context
 

@@ -46,6 +46,14 @@ EveryOption = Annotated[
 NoCheckpointOption = Annotated[
     bool, _option("--no-checkpoint", words="Write no checkpoint: the run cannot be resumed.")
 ]
+MemoryOption = Annotated[
+    Text,
+    _option("--memory-limit", words="Of each process that runs islands, such as 2GiB or 500MB."),
+]
+ChunkOption = Annotated[
+    Text,
+    _option("--chunk-size", words="Examples that go through the network together (by rule)."),
+]
 AlsoIslandsOption = Annotated[
     Text, typer.Option(help="Also write records of the first so many islands; e.g. 1 or 1,2,4.")
 ]
@@ -100,6 +108,7 @@ _KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
     "cpus": (float, "a number"),
     "gpus": (float, "a number"),
     "checkpoint_every": (float, "a number of seconds from 0"),
+    "chunk_size": (int, "a positive integer"),
 }
 
 

@@ -11,6 +11,7 @@ from sbmc.checks import BadInput
 from sbmc.cli.options import (
     AddressOption,
     AlsoIslandsOption,
+    ChunkOption,
     ConfidenceOption,
     CpusOption,
     DataDirOption,
@@ -18,6 +19,7 @@ from sbmc.cli.options import (
     EveryOption,
     ExecutorOption,
     GpusOption,
+    MemoryOption,
     QuietOption,
     SaveOption,
     Text,
@@ -36,6 +38,8 @@ def resume_command(
     cpus: CpusOption = None,
     gpus: GpusOption = None,
     checkpoint_every: EveryOption = None,
+    memory_limit: MemoryOption = None,
+    chunk_size: ChunkOption = None,
     debug: DebugOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -49,6 +53,8 @@ def resume_command(
         cpus=cpus,
         gpus=gpus,
         checkpoint_every=checkpoint_every,
+        memory_limit=memory_limit,
+        chunk_size=chunk_size,
     )
     return resume(run, changes, quiet=quiet, debug=debug)
 
@@ -65,6 +71,8 @@ def extend_command(
     cpus: CpusOption = None,
     gpus: GpusOption = None,
     checkpoint_every: EveryOption = None,
+    memory_limit: MemoryOption = None,
+    chunk_size: ChunkOption = None,
     debug: DebugOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -80,6 +88,8 @@ def extend_command(
         cpus=cpus,
         gpus=gpus,
         checkpoint_every=checkpoint_every,
+        memory_limit=memory_limit,
+        chunk_size=chunk_size,
     )
     return extend(run, islands, changes, also_islands=also_islands, quiet=quiet, debug=debug)
 

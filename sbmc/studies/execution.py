@@ -1,4 +1,4 @@
-"""How islands are run: by whom, how often they are written down, how often they are tried again.
+"""How islands are run: by whom, in how much memory, how often they are kept and tried again.
 
 Nothing of it decides a result, so nothing of it is a setting of a record.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sbmc.checkpoints import CheckpointAt
 from sbmc.checkpoints.options import EVERY
 from sbmc.checks import is_number, is_whole, require
+from sbmc.memory import parse_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,8 @@ class Execution:
         retries: how often an island that was lost is tried again.
         checkpoint_every: seconds between two writes of an island's place; 0 writes whenever it
             can; None keeps no checkpoint.
+        memory_limit: bytes of each process that runs islands, or words such as "2GiB".
+        chunk_size: examples that go through the network together; by rule if not given.
 
     Raises:
         BadInput: one breaks its rule, or is none that the executor has.
@@ -55,6 +58,8 @@ class Execution:
     gpus: float | None = None
     retries: int = RETRIES
     checkpoint_every: float | None = EVERY
+    memory_limit: int | str | None = None
+    chunk_size: int | None = None
 
     def __post_init__(self) -> None:
         good = is_whole(self.retries) and self.retries >= 0
@@ -62,6 +67,11 @@ class Execution:
         every = self.checkpoint_every
         good = every is None or (is_number(every) and every >= 0)
         require(good, "checkpoint_every", "a number of seconds from 0", every)
+        if self.memory_limit is not None:
+            parse_bytes(self.memory_limit)
+        size = self.chunk_size
+        good = size is None or (is_whole(size) and size >= 1)
+        require(good, "chunk_size", "a positive integer", size)
         self.build()
 
     def build(self) -> Executor:

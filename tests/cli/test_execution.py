@@ -37,6 +37,10 @@ BAD = [
     (["--checkpoint-every", "-1"], ["`checkpoint_every`", "from 0", "-1"]),
     (["--checkpoint-every", "soon"], ["`checkpoint_every`", "'soon'"]),
     (["--checkpoint-every", "5", "--no-checkpoint"], ["`checkpoint_every`", "--no-checkpoint"]),
+    (["--memory-limit", "2 apples"], ["`memory_limit`", "'2GiB'", "'2 apples'"]),
+    (["--memory-limit", "0"], ["`memory_limit`", "positive", "'0'"]),
+    (["--chunk-size", "0"], ["`chunk_size`", "positive integer", "0"]),
+    (["--chunk-size", "few"], ["`chunk_size`", "positive integer", "'few'"]),
     (["--first-island", "-1"], ["`first_island`", "non-negative", "'-1'"]),
     (["--first-island", "x"], ["`first_island`", "non-negative", "'x'"]),
     (["--method", "map", "--first-island", "2"], ["`first_island`", "a setting of map"]),
@@ -58,6 +62,7 @@ def test_bad_options_are_one_line_and_exit_code_2(sbmc, tmp_path, arguments, wor
 
 def test_how_islands_are_run_is_no_setting(sbmc):
     options = ["--retries", 5, "--checkpoint-every", 0, "--first-island", 0]
+    options += ["--memory-limit", "64GiB", "--chunk-size", 50]
     sbmc("run", "digits", *SHORT, *options, "--executor", "in-process")
     noisy = [each for each in SHORT if each != "--quiet"]
     code, _, errors = sbmc("run", "digits", *noisy)
@@ -65,7 +70,28 @@ def test_how_islands_are_run_is_no_setting(sbmc):
     assert "reused" in errors
     record = read_record(record_of("runs"))
     assert record.settings["first_island"] is None
-    assert not {"executor", "retries", "workers"} & set(record.settings)
+    apart = {"executor", "retries", "workers", "memory_limit", "chunk_size"}
+    assert not apart & set(record.settings)
+    assert record.details["fit"]["chunks"]["examples"] == 50
+    memory = record.details["memory"]
+    assert memory["limit"] == 64 * 2**30
+    assert 0 < memory["expected"] <= memory["limit"]
+    assert memory["peak"] > 0
+
+
+def test_a_run_that_is_too_large_is_refused_before_anything_is_trained(sbmc, monkeypatch):
+    def trained(*args, **kwargs):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr("sbmc.studies.workshop.Context.anchor", trained)
+    code, output, errors = sbmc("run", "digits", *SHORT, "--memory-limit", "40MB")
+    assert (code, output, errors.count("\n")) == (2, "", 1), errors
+    assert "`memory_limit` must be at least " in errors
+    assert "but got 40.0 MB." in errors
+    again = ["run", "digits", *SHORT, "--memory-limit", "40MB", "--dry-run"]
+    code, _, errors = sbmc(*again)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "but got 40.0 MB." in errors
 
 
 def test_without_a_checkpoint_nothing_is_kept(sbmc, monkeypatch):
@@ -94,3 +120,4 @@ def test_the_names_of_the_executors_are_in_the_help(sbmc):
         code, output, _ = sbmc(command, "--help")
         assert code == 0
         assert all(name in output for name in (*executors(), "--workers", "--checkpoint-every"))
+        assert all(name in output for name in ("--memory-limit", "--chunk-size"))

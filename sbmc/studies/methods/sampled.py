@@ -5,12 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sbmc.studies.methods.contract import Method, Outcome, Settings
 from sbmc.studies.samplers import build_sampler, sampler_classes, sampler_defaults
 from sbmc.studies.settings import anchors_at_map
 from sbmc.studies.workshop import Context, Trained
+
+if TYPE_CHECKING:
+    from sbmc.posterior import Cost
 
 # Options of the prior, as `fit` takes them; None leaves them out.
 PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")
@@ -35,6 +38,8 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
     trained: list[Trained] = []
     model: Any = context.network
     anchors = members = None
+    if context.execution.memory_limit is not None:
+        _refuse_early(context, kind, anchor_per_island)
     if anchor_per_island:
         trained.append(context.ensemble(settings["islands"]))
         anchors = list(trained[0].models)
@@ -77,8 +82,33 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
         posterior,
         cost,
         (posterior.cost.wall_seconds or 0.0) + sum(item.seconds for item in trained),
-        {"training": [item.summary() for item in trained], "fit": posterior.settings},
+        {
+            "training": [item.summary() for item in trained],
+            "fit": posterior.settings,
+            "memory": _memory(posterior.cost),
+        },
     )
+
+
+def _refuse_early(context: Context, kind: str, anchor_per_island: bool) -> None:
+    """Refuse a limit on memory before anything is trained, not after."""
+    from sbmc.expectation import check
+
+    network, settings = context.network, context.settings
+    anchors = [network] * settings["islands"] if anchor_per_island else None
+    begins = settings["start"] == "ensemble"
+    members = [network] * settings["particles"] if begins else None
+    options = fit_options(context, kind, anchors, members)
+    check(network, context.data.train_and_validation, anchor_epochs=0.0, **options)
+
+
+def _memory(cost: Cost) -> dict[str, int | None]:
+    """Bytes of the largest process: what was allowed, expected and measured."""
+    return {
+        "limit": cost.memory_limit,
+        "expected": cost.expected_bytes,
+        "peak": cost.peak_bytes,
+    }
 
 
 def needs_anchor(settings: Settings) -> bool:
@@ -115,6 +145,8 @@ def fit_options(context: Context, kind: str, anchors: Any = None, members: Any =
         "island_weights": settings.get("island_weights"),
         "executor": context.execution.build(),
         "checkpoint": context.execution.at(context.folder),
+        "memory_limit": context.execution.memory_limit,
+        "chunk_size": context.execution.chunk_size,
     }
 
 
