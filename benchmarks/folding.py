@@ -24,8 +24,10 @@ from sbmc.running import run_islands
 from sbmc.samplers import HMC, SMC
 from sbmc.target import Target
 
-# How many times faster the folded run has to be, by workload; the others are for comparison.
-NEEDED = {"mnist7": 1.3}
+# How many times faster the folded run has to be, by workload; the others are for comparison. One
+# island of ten particles left a core idle before kernels cut the examples, too: 1.3 was asked for
+# then. Now that both ways keep all cores busy, folding must not lose, but for noise.
+NEEDED = {"mnist7": 0.9}
 WAYS = ("folded", "one by one")
 
 

@@ -141,10 +141,12 @@ def test_methods_are_compared_with_the_ensemble(tmp_path):
     found = json.loads(out.read_text())["methods"]
     rows = {(row["method"], row["islands"]): row for row in found}
     assert list(rows) == [
-        ("map", 1), ("de", 1), ("s-hmc", 1), ("s-hmc", 8), ("s-smc", 8), ("hmc", 1)
+        ("map", 1), ("de", 1), ("s-hmc", 1), ("hmc", 1), ("de", 8), ("s-hmc", 8), ("s-smc", 8)
     ]  # fmt: skip
     assert rows["s-smc", 8]["settings"]["islands"] == 8
-    assert rows["de", 1]["relative_to_ensemble"] == 1
+    assert rows["de", 1]["relative_to_ensemble"] == rows["de", 8]["relative_to_ensemble"] == 1
+    ratio = rows["s-hmc", 8]["seconds"] / rows["de", 8]["seconds"]
+    assert rows["s-hmc", 8]["relative_to_ensemble"] == pytest.approx(ratio)
     assert rows["hmc", 1]["sampling_seconds"] > 0
     # The chains start at the members, whose training is theirs to pay.
     assert rows["hmc", 1]["training_seconds"] > 0
