@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput
+from sbmc.studies.columns import table_columns
 from sbmc.studies.experiments import Experiment
 from sbmc.studies.methods import METHODS
 from sbmc.studies.records import Record
-from sbmc.studies.table import COLUMNS, MISSING, Pooled, pool
+from sbmc.studies.table import MISSING, Pooled, pool
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -78,13 +79,14 @@ def _table(experiment: Experiment, groups: Sequence[Pooled]) -> RenderableType:
     table = Table(title=f"{experiment.name}: {count}", title_justify="left", pad_edge=False)
     table.add_column("")
     table.add_column("P", justify="right")
-    for _, heading, _ in COLUMNS:
+    columns = table_columns(experiment)
+    for _, heading, _ in columns:
         table.add_column(heading.replace("H_ep ", "H_ep\n").replace(" ", "\n"), justify="right")
     table.add_column("epochs", justify="right")
     table.add_column("seconds", justify="right")
     for pooled in groups:
         first = pooled.records[0]
-        cells = [_cell(pooled, metric, digits) for metric, _, digits in COLUMNS]
+        cells = [_cell(pooled, metric, digits) for metric, _, digits in columns]
         spent = [_plain(pooled.cost[name]) for name in ("epochs", "wall_seconds")]
         label = _label(first.method)
         table.add_row(label, str(first.settings["islands"]), *cells, *spent)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.show import print_wide
-from sbmc.studies import confidence_table
-from sbmc.studies.claims import CLAIMS, HEADLINE, SHORTFALLS, check_claim
-from sbmc.studies.experiments import get_experiment
+from sbmc.studies import appendix, confidence_table, group_table, time_table
+from sbmc.studies.all_claims import claim_lines
+from sbmc.studies.columns import NOTES, table_columns
+from sbmc.studies.experiments import Experiment, get_experiment
+from sbmc.studies.lines import markdown_lines, render_lines
 from sbmc.studies.table import (
     FOOTNOTE,
     build_table,
@@ -46,7 +48,9 @@ def write_table(
 
 
 def show_table(experiment: str, records: Path, style: str) -> None:
-    """Print an experiment's table and what the records say of the paper's claims.
+    """Print an experiment's tables and what the records say of the paper's claims.
+
+    First its own table, then those of the paper's appendix, then what a second of wall time buys.
 
     Args:
         experiment: the experiment's name.
@@ -59,24 +63,39 @@ def show_table(experiment: str, records: Path, style: str) -> None:
     study = get_experiment(experiment)
     require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
     require(records.is_dir(), "records", "a folder of records", str(records))
-    lines = build_table(study, records)
+    lines, columns = build_table(study, records), table_columns(study)
+    blocks = [*appendix.build_appendix(study, records), time_table.build_times(study, records)]
     if style == "markdown":
-        print(render_markdown(lines))
+        print(render_markdown(lines, columns))
+        for block in blocks:
+            print(f"\n**{block.title}**\n\n{markdown_lines(block.headings, block.lines)}")
         return
-    print_wide(render(study.title, lines))
+    print_wide(render(study.title, lines, columns))
     print(FOOTNOTE)
+    if experiment in NOTES:
+        print(NOTES[experiment])
     differing = differences(study, records)
     if differing:
         print("\nOutside the tolerance:")
         for line in differing:
             print(f"  {line}")
-    if experiment == "mnist7":
+    for block in blocks:
+        print()
+        print_wide(render_lines(block.title, block.headings, block.lines))
+    for note in _notes(study):
+        print(note)
+    claims = claim_lines(experiment, records)
+    if claims:
         print("\nClaims, checked on these records:")
-        for claim in (*CLAIMS, *HEADLINE):
-            verdict = check_claim(claim, records)
-            print(f"  {'✓' if verdict.holds else '✗'} {verdict.statement}: {verdict.evidence}")
-            if not verdict.holds and claim.name in SHORTFALLS:
-                print(f"    why: {SHORTFALLS[claim.name]}")
+        for line in claims:
+            print(f"  {line}")
+
+
+def _notes(study: Experiment) -> list[str]:
+    specs = appendix.appendix_specs(study.name)
+    notes = [appendix.FOOTNOTE] if specs else []
+    notes += [group_table.FOOTNOTE] if any(spec.by_group for spec in specs) else []
+    return [*notes, time_table.FOOTNOTE]
 
 
 def show_confidence(experiment: str, records: Path, style: str) -> None:

@@ -1,4 +1,4 @@
-"""The sets of images for the confidence meta-classifier, by data set and protocol."""
+"""The sets for the confidence meta-classifier, by data set and protocol; how images are dealt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sbmc.confidence.protocols import (
     clean_parts,
     paper_parts,
 )
-from sbmc.datasets import digits, mnist7
+from sbmc.datasets import confidence_features, digits, mnist7
 from sbmc.datasets.bundle import checksum
 from sbmc.datasets.locate import locate
 from sbmc.randomness import Stream, generator
@@ -41,7 +41,7 @@ def confidence_sets(
     """Make the sets of one protocol.
 
     Args:
-        name: `"mnist7"` or `"digits"`.
+        name: `"mnist7"`, `"digits"`, `"imdb"` or `"cifar10"`.
         protocol: `"paper"` or `"clean"`; see `sbmc.confidence.protocols`.
         data_dir: where to look first for data files.
         seed: of white noise and perturbations; every part and protocol has streams of its own.
@@ -60,9 +60,12 @@ def confidence_sets(
     """
     check_protocol(protocol)
     sources = {"mnist7": _mnist_source, "digits": _digits_source}
+    if name in confidence_features.SOURCES:
+        return confidence_features.feature_sets(name, protocol, data_dir)
     if name not in sources:
-        known = ", ".join(repr(choice) for choice in sources)
-        raise BadInput(f"`name` must be one of {known}, but got {name!r}.{nearest(name, sources)}")
+        choices = (*sources, *confidence_features.SOURCES)
+        known = ", ".join(repr(choice) for choice in choices)
+        raise BadInput(f"`name` must be one of {known}, but got {name!r}.{nearest(name, choices)}")
     images, labels = sources[name](data_dir)
     parts = _INDICES[name](protocol, labels)
     return {

@@ -25,6 +25,7 @@ def locate(
     name: str,
     data_dir: str | PathLike[str] | None = None,
     fetch: Callable[[], Path] | None = None,
+    about: str = "",
 ) -> Path:
     """Find a data file, or fetch it.
 
@@ -35,6 +36,7 @@ def locate(
         name: of the file.
         data_dir: an existing folder, or None.
         fetch: downloads the file and returns its path; None if that is not possible.
+        about: what the file holds and how it is made, where it cannot be fetched.
 
     Returns:
         The path of an existing file.
@@ -75,4 +77,5 @@ def locate(
     raise DataNotFound(
         f"`{name}` was not found. Looked in: {'; '.join(looked)}. Put the file into one of these "
         "folders, or name its folder with `data_dir` (`--data-dir` in a shell) or $SBMC_DATA."
+        + (f" {about}" if about else "")
     ) from failure

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from os import PathLike
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput
+from sbmc.datasets.archive import read_arrays
 from sbmc.datasets.bundle import DataBundle, checksum
 from sbmc.datasets.groups import perturbed, white_noise
 from sbmc.datasets.locate import cache_dir, locate
@@ -77,19 +76,7 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], str]:
     Raises:
         BadInput: if the file cannot be read, lacks an array, or has another content.
     """
-    try:
-        with path.open("rb") as file:
-            # np.load would take anything else for a plain array or a pickle, and speak of those.
-            if not zipfile.is_zipfile(file):
-                raise zipfile.BadZipFile("it is not a zip file")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in _ARRAYS if name in archive.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise BadInput(f"`{path}` must be an .npz archive, but reading failed: {error}.") from error
-    missing = [name for name in _ARRAYS if name not in arrays]
-    if missing:
-        raise BadInput(f"`{path}` must have the arrays {', '.join(_ARRAYS)}, but lacks {missing}.")
+    arrays = read_arrays(path, _ARRAYS)
     found = checksum(arrays)
     if found != SHA256:
         raise BadInput(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sbmc.studies.experiments import Row, get_experiment
 from sbmc.studies.paper import find_row, gold_standards
-from sbmc.studies.table import SEEDS, Pooled, find_records, pool
+from sbmc.studies.pooling import SEEDS, Pooled, find_records, pool
 
 EPISTEMIC = "entropy.epistemic"
 
@@ -40,11 +40,14 @@ class Claim:
         name: short, for test reports.
         statement: in words.
         check: given a function that finds pooled runs, says whether it holds and by what numbers.
+        table: the paper's table that it rests on, by the name of its file, where that is not the
+            study's main one.
     """
 
     name: str
     statement: str
     check: Callable[[Runs], tuple[bool, str]]
+    table: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,25 @@ class Runs:
     experiment: str
 
     def __call__(
-        self, method: str, islands: int = 1, preset: str = "paper", **overrides: object
+        self,
+        method: str,
+        islands: int = 1,
+        preset: str = "paper",
+        *,
+        seeds: int = len(SEEDS),
+        **overrides: object,
     ) -> Pooled:
-        """Pool the five seeds of a method, or raise `MissingRecords`."""
+        """Pool the seeds of a method, or raise `MissingRecords` if there are less than `seeds`."""
         if method != "map":
             overrides["islands"] = islands
         row = Row(method, method, preset, overrides)
         found = find_records(self.records, get_experiment(self.experiment), row)
-        if len(found) < len(SEEDS):
-            seeds = [record.seed for record in found]
+        if len(found) < seeds:
+            there = [record.seed for record in found]
+            more = "".join(f", {name} = {value}" for name, value in overrides.items())
             raise MissingRecords(
-                f"{self.experiment} {method} ({preset}, P = {islands}): "
-                f"seeds {list(SEEDS)} are needed, {seeds or 'none'} found"
+                f"{self.experiment} {method} ({preset}, P = {islands}{more}): "
+                f"seeds {list(SEEDS)[:seeds]} are needed, {there or 'none'} found"
             )
         return pool(found)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from sbmc.studies.claims import Claim, Runs
-from sbmc.studies.table import Pooled
+from sbmc.studies.pooling import Pooled
 
 AUC_ROC = {
     "paper": "confidence.default.auc_roc",

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput, nearest
+from sbmc.studies import feature_confidence_claims
 from sbmc.studies.claims import check_claim
 from sbmc.studies.confidence import PROTOCOLS, has_confidence
 from sbmc.studies.confidence_claims import CLAIMS, SHORTFALLS
 from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.methods import get_method
-from sbmc.studies.paper import read_table
-from sbmc.studies.settings import resolve
-from sbmc.studies.table import MISSING, SEEDS, Line, Pooled, find_records, pool
+from sbmc.studies.lines import MISSING, Line, markdown_lines, render_lines, seeded_label
+from sbmc.studies.paper import read_table, table_names
+from sbmc.studies.pooling import Pooled, find_records, pool, row_islands
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -140,11 +140,6 @@ def find_confidence(records: Path, experiment: Experiment, row: Row) -> Pooled |
     return pool(found) if found else None
 
 
-def row_islands(experiment: Experiment, row: Row) -> int:
-    """The P of a row."""
-    return resolve(experiment, get_method(row.method), row.preset, row.overrides)["islands"]
-
-
 def build_confidence(experiment: Experiment, records: Path, protocol: str, kind: str) -> list[Line]:
     """Put the lines of one confidence table together.
 
@@ -211,10 +206,14 @@ def claim_lines(experiment: Experiment, records: Path, protocol: str) -> list[st
     if not experiment.confidence_rows:
         return []
     lines = []
-    for claim in CLAIMS[protocol]:
+    claims, shortfalls = CLAIMS, SHORTFALLS
+    if experiment.name in feature_confidence_claims.CLAIMS:
+        claims = feature_confidence_claims.CLAIMS[experiment.name]
+        shortfalls = feature_confidence_claims.SHORTFALLS[experiment.name]
+    for claim in claims[protocol]:
         verdict = check_claim(claim, records, experiment.name)
         decided = not verdict.evidence.startswith("missing")
-        why = SHORTFALLS.get(claim.name, "") if decided and not verdict.holds else ""
+        why = shortfalls.get(claim.name, "") if decided and not verdict.holds else ""
         mark = "✓" if verdict.holds else "✗"
         lines.append(f"{mark} {verdict.statement}: {verdict.evidence}{why and f' ({why})'}")
     return lines
@@ -231,14 +230,7 @@ def render(title: str, lines: Sequence[Line], kind: str) -> RenderableType:
     Returns:
         Something that a rich console prints.
     """
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False)
-    for index, heading in enumerate(KINDS[kind].headings()):
-        table.add_column(heading, justify="left" if index == 0 else "right", no_wrap=index > 0)
-    for line in lines:
-        table.add_row(*line.cells, style="dim" if line.quiet else None)
-    return table
+    return render_lines(title, KINDS[kind].headings(), lines)
 
 
 def table_title(protocol: str, kind: str) -> str:
@@ -260,10 +252,7 @@ def render_markdown(lines: Sequence[Line], kind: str) -> str:
     Returns:
         The table's text.
     """
-    headings = KINDS[kind].headings()
-    rows = [headings, ["---"] + ["---:"] * (len(headings) - 1)]
-    rows += [[f"*{c.strip()}*" if line.quiet else c for c in line.cells] for line in lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return markdown_lines(KINDS[kind].headings(), lines)
 
 
 def markdown(experiment: Experiment, records: Path, words: Sequence[str] = ()) -> str:
@@ -335,8 +324,6 @@ def _our_line(
     islands = str(row_islands(experiment, row))
     if pooled is None:
         return Line((row.label, islands, *[MISSING] * len(shape.columns)))
-    count = len(pooled.records)
-    label = row.label if count == len(SEEDS) else f"{row.label} ({count} of {len(SEEDS)} seeds)"
     cells = []
     for name, _, digits in shape.columns:
         metric = shape.metric(protocol, name)
@@ -345,14 +332,15 @@ def _our_line(
             cells.append(f"{pooled.values[metric]:.{digits}f}±{error:.{digits}f}")
         else:
             cells.append(MISSING)
-    return Line((label, islands, *cells))
+    return Line((seeded_label(row.label, pooled), islands, *cells))
 
 
 def _paper_row(experiment: Experiment, row: Row, shape: Kind) -> dict[str, str] | None:
     if shape.paper is None or row.paper is None:
         return None
     wanted = {"islands": "", **{name: str(value) for name, value in row.paper.items()}}
-    rows = read_table(f"{experiment.name}_{shape.paper}")
+    name = f"{wanted.pop('table', experiment.name)}_{shape.paper}"
+    rows = read_table(name) if name in table_names() else []
     found = [each for each in rows if all(each[name] == value for name, value in wanted.items())]
     return found[0] if len(found) == 1 else None
 

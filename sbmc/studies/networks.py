@@ -45,7 +45,37 @@ def paper_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     )
 
 
-NETWORKS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {"cnn": paper_cnn}
+def linear_head(input_shape: tuple[int, ...], classes: int) -> nn.Linear:
+    """Build one linear layer with a bias: the head on features of a frozen network.
+
+    The paper's for IMDb (768 → 2, d = 1,538) and for CIFAR-10 (2,048 → 10, d = 20,490). It speaks
+    of a ReLU before the layer; embeddings with negative values would lose by it, and features after
+    a ReLU would not change, so there is none.
+
+    Args:
+        input_shape: `(features,)` of one input.
+        classes: number of outputs.
+
+    Returns:
+        The layer, with torch's own initial weights.
+
+    Raises:
+        BadInput: if the inputs are no vectors, or there is no class.
+
+    Example:
+        >>> sum(parameter.numel() for parameter in linear_head((768,), 2).parameters())
+        1538
+    """
+    is_vector = len(input_shape) == 1 and input_shape[0] >= 1
+    require(is_vector, "input_shape", "(features,)", tuple(input_shape))
+    require(classes >= 1, "classes", "positive", classes)
+    return nn.Linear(input_shape[0], classes)
+
+
+NETWORKS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
+    "cnn": paper_cnn,
+    "linear": linear_head,
+}
 
 
 def build_network(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -21,3 +21,14 @@ def test_refusals():
         paper_cnn((1, 7, 8), 8)
     with pytest.raises(BadInput, match="classes"):
         paper_cnn((1, 8, 8), 0)
+
+
+@pytest.mark.parametrize(("width", "classes", "parameters"), [(768, 2, 1538), (2048, 10, 20490)])
+def test_the_papers_heads(width, classes, parameters):
+    head = build_network("linear", (width,), classes)
+    assert sum(each.numel() for each in head.parameters()) == parameters
+    assert head(torch.zeros(3, width)).shape == (3, classes)
+    with pytest.raises(BadInput, match="input_shape"):
+        build_network("linear", (1, 28, 28), classes)
+    with pytest.raises(BadInput, match="classes"):
+        build_network("linear", (width,), 0)
