@@ -1,6 +1,7 @@
 # make demo        compare MAP, a deep ensemble and S-HMC on handwritten digits
 # make test        the tests that take minutes together; make test-slow for the long ones
 # make check       formatting, lint, types
+# make browser     what tests of the report's page need besides Chromium; without it they are skipped
 # make bench       speed and memory beside other libraries, which get an environment of their own
 #
 # Every target sets up what it needs in .venv, once. PIP_ARGS is handed to pip.
@@ -23,7 +24,7 @@ PEERS_PIP := $(PEERS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-slow check format bench clean
+.PHONY: demo test test-slow check format browser bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -62,6 +63,16 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Accessibility rules for the report's page, which a real browser shows to the tests.
+AXE := .browser/node_modules/axe-core/axe.min.js
+
+browser: $(STAMP) $(AXE)
+	@command -v chromium > /dev/null && command -v chromedriver > /dev/null || \
+	  { echo "Chromium and its driver are missing: apt-get install chromium chromium-driver"; exit 1; }
+
+$(AXE):
+	@npm install --silent --no-fund --no-audit --prefix .browser axe-core@4.10.3
+
 # The libraries to compare with. torch first, as above.
 $(PEERS_STAMP): $(PEERS_CONSTRAINTS)
 	@echo "Setting up $(PEERS_VENV) (once; a few minutes) ..."
@@ -74,5 +85,5 @@ bench: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks --peers $(PEERS_VENV)/bin/python
 
 clean:
-	rm -rf $(VENV) $(PEERS_VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS_VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -104,7 +104,7 @@ def write_record(out: Path, record: Record) -> Path:
     Raises:
         BadRecord: if the record breaks the schema.
     """
-    content = _jsonable(asdict(record))
+    content = jsonable(asdict(record))
     validate(content)
     path = record_path(out, record.experiment, record.method, record.hash, record.seed)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,18 +224,19 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """The value as it is read again from a record."""
     # Not a number (the entropy of an empty group, the evidence of an MCMC run) is null in JSON.
     if isinstance(value, Mapping):
-        return {str(key): _jsonable(item) for key, item in value.items()}
+        return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
+        return [jsonable(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
         return value
     if hasattr(value, "tolist"):  # a tensor or an array
-        return _jsonable(value.tolist())
+        return jsonable(value.tolist())
     return str(value)
 
 

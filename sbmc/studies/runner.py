@@ -12,8 +12,10 @@ from sbmc.checkpoints import CheckpointError
 from sbmc.checks import BadInput, require
 from sbmc.log import logger
 from sbmc.studies.confidence import has_confidence, with_confidence
+from sbmc.studies.convergence import convergence
 from sbmc.studies.execution import Execution
 from sbmc.studies.experiments import Experiment
+from sbmc.studies.extremes import write_extremes
 from sbmc.studies.journal import Journal, begin_anew, under_way
 from sbmc.studies.methods import Method, Outcome
 from sbmc.studies.records import (
@@ -162,6 +164,7 @@ def run_study(
         from sbmc.figures.sure_unsure import write_examples
 
         write_examples(folder, outcome.posterior, context.data)
+        write_extremes(folder, outcome.posterior, context.data)
         if save_posterior:
             outcome.posterior.save(saved)
         # Its own record last: where that is, nothing is missing.
@@ -219,6 +222,10 @@ def _measure(
         other = "equal" if posterior.weighting == "evidence" else "evidence"
         again = _metrics(posterior.reweighted(other), data)
         metrics |= {f"{other}.{name}": value for name, value in again.items()}
+    details = dict(outcome.details)
+    if method.sampler is not None:
+        found = convergence(posterior, data)
+        details |= {"diagnostics": found} if found else {}
     reports = [_island(report) for report in posterior.islands]
     whole = all(report["outcome"] == "completed" for report in reports)
     return Record(
@@ -235,7 +242,7 @@ def _measure(
         islands=reports,
         outcome="completed" if whole else "partial",
         derived_from=_hash(context, method, parent) if derived else None,
-        details=outcome.details,
+        details=details,
         versions=software_versions(),
         hardware=hardware_summary(),
     )

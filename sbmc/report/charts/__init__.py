@@ -1,0 +1,1 @@
+"""Charts as inline SVG, drawn by our own code: lines, bars, dots, heat maps and a spider."""

@@ -1,0 +1,159 @@
+"""The inputs that a run is most and least certain about, as pictures or as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+
+from sbmc.checks import BadInput
+from sbmc.figures.sure_unsure import FILE, Shown, read_examples
+from sbmc.report.collect import Found, Setting
+from sbmc.report.markup import Html, cut, el, join
+from sbmc.report.numbers import percent, short
+from sbmc.report.pictures import data_url, look_up_pictures, look_up_texts
+from sbmc.report.view import Section, View, best_setting, missing
+from sbmc.studies.extremes import TEST, Extreme, read_extremes
+
+_TITLE = "Most and least certain inputs"
+_CIFAR = "airplane automobile bird cat deer dog frog horse ship truck"
+_CLASSES = {"imdb": ("negative", "positive"), "cifar10": tuple(_CIFAR.split())}
+
+
+@dataclass(frozen=True)
+class _Card:
+    """An input: what it is, what it is taken for, and something to look at."""
+
+    truth: str
+    verdict: str
+    measure: str
+    right: bool | None
+    image: np.ndarray | None = None
+    text: str | None = None
+
+
+def build(view: View) -> Section | None:
+    """Pictures or texts of the setting that the answer speaks of, or of the next that has some."""
+    study = view.study
+    best = best_setting(study.settings)
+    if best is None:
+        return None
+    for setting in (best, *(each for each, _ in view.drawn), *study.settings):
+        for run in setting.runs:
+            rows = _rows(view, run)
+            if rows:
+                return Section("inputs", _TITLE, _body(setting, run, *rows))
+    words = "No run here kept which inputs it is most and least certain about. It is kept by"
+    return Section("inputs", _TITLE, missing(words, f"sbmc run {study.name} --force"))
+
+
+def _rows(view: View, run: Found) -> tuple[str, list[_Card], list[_Card]] | None:
+    found = read_extremes(run.folder)
+    stored = _stored(view, run)
+    if found is None:
+        return stored
+    by, certain, uncertain = found
+    most = view.limits.examples
+    certain, uncertain = certain[:most], uncertain[:most]
+    everything = [*certain, *uncertain]
+    name = str(run.record.data["name"])
+    pictures = look_up_pictures(name, everything, run.record.seed, view.data_dir)
+    texts = look_up_texts(name, everything, view.data_dir)
+    if pictures is None and texts is None and stored is not None:
+        return stored
+    cards = [
+        _card(name, each, by, pictures[i] if pictures else None, texts[i] if texts else None)
+        for i, each in enumerate(everything)
+    ]
+    return by, cards[: len(certain)], cards[len(certain) :]
+
+
+def _stored(view: View, run: Found) -> tuple[str, list[_Card], list[_Card]] | None:
+    """What runs on pictures keep beside the record for `sbmc run`'s own picture."""
+    path = run.folder / FILE
+    if not path.is_file() or not is_zipfile(path):
+        return None
+    try:
+        rows = read_examples(run.folder)
+        cards = [_shown(shown, view.limits.examples) for shown in rows]
+    except (BadInput, OSError, ValueError, KeyError, IndexError, TypeError, EOFError, BadZipFile):
+        return None
+    return "epistemic", cards[0], cards[1]
+
+
+def _shown(shown: Shown, most: int) -> list[_Card]:
+    cards = []
+    for i in range(min(len(shown), most)):
+        truth, label = str(shown.truths[i]), str(shown.labels[i])
+        own = truth.removeprefix("a ")
+        verdict = f"“{cut(label, 40)}” {percent(float(shown.confidences[i]), 0)}"
+        measure = f"H_ep {_small(float(shown.epistemics[i]))}"
+        right = own == label if truth.startswith("a ") else None
+        cards.append(_Card(cut(truth, 60), verdict, measure, right, np.asarray(shown.images[i])))
+    return cards
+
+
+def _card(name: str, each: Extreme, by: str, image: np.ndarray | None, text: str | None) -> _Card:
+    def word(label: int) -> str:
+        known = _CLASSES.get(name, ())
+        return known[label] if 0 <= label < len(known) else str(label)
+
+    group = cut(each.group.replace("_", " "), 40)
+    if each.truth is None:
+        truth = f"out of domain: {group}"
+    else:
+        truth = f"a {word(each.truth)}" if image is not None else word(each.truth)
+    # What would be shown as 0 % says nothing.
+    shown = [(k, p) for k, p in each.probabilities[: 3 if image is None else 2] if p >= 0.005]
+    likely = ", ".join(f"“{word(int(k))}” {percent(p, 0)}" for k, p in shown)
+    sign = "H_ep" if by == "epistemic" else "H_tot"
+    measure = f"{sign} {_small(each.epistemic if by == 'epistemic' else each.total)}"
+    if image is None:
+        where = "test input" if each.group == TEST else f"{group}, input"
+        measure += f" · {where} {each.index:,}"
+    right = None if each.truth is None else each.truth == each.label
+    return _Card(truth, likely, measure, right, image, text)
+
+
+def _small(entropy: float) -> str:
+    return "< 0.001" if entropy < 0.001 else short(entropy, 2)
+
+
+def _body(
+    setting: Setting, run: Found, by: str, certain: list[_Card], uncertain: list[_Card]
+) -> Html:
+    kind = "epistemic entropy" if by == "epistemic" else "entropy (its members never disagree)"
+    words = (
+        f"By {setting.label}, seed {run.record.seed}. The upper row has, for each label that it "
+        f"gives, the input of least {kind}; the lower one, in turns from the test set and each "
+        "group out of domain, the inputs of most."
+    )
+    if not any(card.image is not None or card.text for card in (*certain, *uncertain)):
+        words += " Their pictures or texts are not on this machine, or only features of them exist."
+    parts = [
+        el("p", words),
+        el("h4", "Most certain"),
+        _list(certain, "certain"),
+        el("h4", "Least certain"),
+        _list(uncertain, "uncertain"),
+    ]
+    return join(parts)
+
+
+def _list(cards: Sequence[_Card], class_: str) -> Html:
+    textual = any(card.image is None for card in cards)
+    items = []
+    for card in cards:
+        picture = None
+        if card.image is not None:
+            picture = el("img", src=data_url(card.image), alt=f"Picture of {card.truth}")
+        quote = el("blockquote", card.text) if card.text else None
+        mark = None if card.right is None else " ✓" if card.right else " ✗"
+        note = "good" if card.right else "bad"
+        truth = el("b", card.truth, mark and el("span", mark, class_=note))
+        taken = el("span", f"taken for {card.verdict}")
+        measure = el("span", card.measure, class_="measure")
+        items.append(el("li", picture, quote, el("div", truth, taken, measure)))
+    return el("ul", *items, class_=f"cards {class_}{' texts' if textual else ''}")

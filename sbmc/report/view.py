@@ -1,0 +1,158 @@
+"""What the sections of one study share: what is drawn, how it looks, and how much is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+
+from sbmc.checks import BadInput
+from sbmc.confidence.report import load_arrays
+from sbmc.figures.measured import Measured, Measurements
+from sbmc.report.charts.looks import Look
+from sbmc.report.collect import Found, Setting, Study
+from sbmc.report.limits import Limits
+from sbmc.report.markup import Html, el
+from sbmc.report.numbers import count
+from sbmc.studies.confidence import arrays_file, has_confidence
+from sbmc.studies.pooling import pool
+
+# Figures of the meta-classifier show the paper's protocol, as the paper's own do.
+PROTOCOL = "paper"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a study's page.
+
+    Attributes:
+        name: for links; letters and hyphens.
+        title: its heading.
+        body: what stands below it.
+    """
+
+    name: str
+    title: str
+    body: Html
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A study on its way into a page.
+
+    Attributes:
+        study: what was found.
+        limits: how much of it is shown.
+        number: of the study on the page, so that no two things have one name.
+        data_dir: where data sets are looked for first, for pictures and texts.
+    """
+
+    study: Study
+    limits: Limits = field(default_factory=Limits)
+    number: int = 1
+    data_dir: Path | None = None
+
+    def name(self, part: str) -> str:
+        """A name for an element that no other study has."""
+        return f"e{self.number}-{part}"
+
+    @cached_property
+    def drawn(self) -> list[tuple[Setting, Look]]:
+        """The settings that figures show, with the looks they have in all of them."""
+        best = best_setting(self.study.settings)
+        ranked = sorted(
+            enumerate(self.study.settings),
+            key=lambda each: (each[1] is not best, -_interest(each[1]), each[0]),
+        )
+        chosen = sorted(index for index, _ in ranked[: self.limits.series])
+        settings = [self.study.settings[index] for index in chosen]
+        return [(setting, Look(i, setting.label)) for i, setting in enumerate(settings)]
+
+    @cached_property
+    def measured(self) -> tuple[Measurements, list[Look]] | None:
+        """What the meta-classifier left behind for the drawn settings; None if for none."""
+        rows, looks = [], []
+        for setting, look in self.drawn:
+            runs = [(run, found) for run in setting.runs if (found := _arrays(run)) is not None]
+            if not runs:
+                continue
+            pooled = pool([run.record for run, _ in runs])
+            arrays = tuple(found for _, found in runs)
+            in_paper = any(row.paper for row in setting.rows)
+            islands = setting.islands or 0
+            rows.append(Measured(look.label, setting.method, islands, pooled, arrays, in_paper))
+            looks.append(look)
+        if not rows:
+            return None
+        return Measurements(self.study.name, PROTOCOL, tuple(rows)), looks
+
+    def omitted(
+        self, shown: int, there: int, what: str = "setting", plural: str | None = None
+    ) -> Html | None:
+        """Words for what a figure or table leaves out; None if it shows everything."""
+        if shown >= there:
+            return None
+        words = f"{shown:,} of {count(there, what, plural)} are shown. "
+        words += "To see others, give their folders to "
+        return el("p", words, el("code", "sbmc report"), ".", class_="note")
+
+    @property
+    def confidence_command(self) -> str:
+        """How to get what the meta-classifier needs."""
+        return f"sbmc run {self.study.name} --confidence"
+
+
+def missing(words: str, command: str) -> Html:
+    """The one line of a section that has no data: what would give them."""
+    return el("p", words + " ", el("code", command), class_="missing")
+
+
+def best_setting(settings: Sequence[Setting]) -> Setting | None:
+    """The setting to speak of: that of the lowest NLL, or else of the highest accuracy.
+
+    Args:
+        settings: any.
+
+    Returns:
+        One of them; None if none has an accuracy.
+    """
+    known = [each for each in settings if each.value("accuracy") is not None]
+    with_nll = [each for each in known if each.value("nll") is not None]
+    if with_nll:
+        return min(with_nll, key=lambda each: each.value("nll") or 0.0)
+    return max(known, key=lambda each: each.value("accuracy") or 0.0, default=None)
+
+
+def _interest(setting: Setting) -> int:
+    """What to draw first: runs with confidence, and rows of the short table."""
+    sure = any(has_confidence(run.record) for run in setting.runs)
+    return 2 * sure + setting.headline
+
+
+def _arrays(run: Found) -> dict[str, np.ndarray] | None:
+    path = arrays_file(run.folder, PROTOCOL)
+    # NumPy would leave a file that only begins like an archive open.
+    if not has_confidence(run.record) or not path.is_file() or not is_zipfile(path):
+        return None
+    try:
+        arrays = load_arrays(path)
+    except (OSError, ValueError, EOFError, BadZipFile, BadInput):
+        return None
+    return arrays if set(arrays) >= _NEEDED else None
+
+
+_NEEDED = {
+    *("roc.false_positive_rate", "roc.true_positive_rate"),
+    *("two_level.thresholds", "two_level.accuracy"),
+    *(f"risk_coverage.{k}.{v}" for k in ("mixed", "in_domain") for v in ("coverage", "risk")),
+    *(
+        f"reliability.{k}.{v}"
+        for k in ("model", "score")
+        for v in ("count", "probability", "frequency")
+    ),
+    *("confusion.default", "confusion.optimal_f1", "entropy.classes"),
+}

@@ -1,0 +1,237 @@
+"""The page in a real headless Chromium: no errors, sorting, values, accessibility."""
+
+import base64
+import re
+
+import pytest
+from report_pages import write_run, write_study
+
+from sbmc.report import collect, render, write_report
+from sbmc.report.limits import Limits
+
+SIZES = {"desktop": (1360, 900), "phone": (390, 844)}
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    out = write_study(tmp_path_factory.mktemp("report") / "runs")
+    write_run(out, experiment="<i>other</i>".replace("/", ""), overrides={"network": "<b>"})
+    return out
+
+
+@pytest.fixture(scope="module")
+def address(runs):
+    page = runs.parent / "report.html"
+    write_report([runs], page, progress=False)
+    return page.as_uri()
+
+
+@pytest.fixture(scope="module")
+def short_address(runs):
+    """The same with few points a curve: checks of every cell would take minutes otherwise."""
+    page = runs.parent / "short.html"
+    text = render(collect([runs]), ["runs"], limits=Limits(points=5, rows=4, series=3))
+    page.write_text(text, "utf-8")
+    return page.as_uri()
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page, freshly loaded on a wide screen in light colours."""
+    show(browser, "desktop")
+    browser.get_log("browser")
+    browser.get(address)
+    return browser
+
+
+def show(browser, size, scheme="light", media=""):
+    """Set the size of the screen and the reader's preferences."""
+    width, height = SIZES[size]
+    screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == "phone"}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    wanted = [
+        {"name": "prefers-color-scheme", "value": scheme},
+        {"name": "prefers-reduced-motion", "value": "reduce"},
+    ]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": wanted})
+
+
+def column(page, caption, heading):
+    """Texts and exact values of a column of a table, and the button above it."""
+    script = """
+        const table = [...document.querySelectorAll("table")]
+          .find((each) => each.caption.textContent.startsWith(arguments[0]));
+        const head = [...table.tHead.rows[0].cells];
+        const at = head.findIndex((each) => each.textContent === arguments[1]);
+        return [
+          [...table.tBodies].map((body) => body.rows[0].cells[at].textContent),
+          [...table.tBodies].map((body) => body.rows[0].cells[at].getAttribute("data-v")),
+          head[at].querySelector("button"),
+          head[at],
+        ];
+    """
+    return page.execute_script(script, caption, heading)
+
+
+def test_it_loads_without_a_word_in_the_console(page):
+    assert page.get_log("browser") == []
+    assert "digits" in page.title
+    assert page.execute_script("return document.querySelectorAll('script').length") == 1
+
+
+def test_it_asks_for_nothing_but_itself(page, address):
+    asked = page.execute_script(
+        "return performance.getEntriesByType('resource').map((each) => each.name)"
+    )
+    assert [each for each in asked if not each.startswith("data:")] == []
+    assert page.current_url == address
+
+
+def test_values_are_those_of_the_records(page, runs):
+    study = next(each for each in collect([runs]).studies if each.name == "digits")
+    caption = "Results of digits"
+    labels, *_ = column(page, caption, "Setting")
+    _, exact, *_ = column(page, caption, "NLL")
+    found = dict(zip(labels, map(float, exact), strict=True))
+    assert found == {each.label: each.value("nll") for each in study.settings}
+
+
+def test_a_click_sorts_up_down_and_back(page):
+    caption, heading = "Results of digits", "NLL"
+    _, before, button, head = column(page, caption, heading)
+    values = [float(each) for each in before]
+    states = []
+    for wanted in (sorted(values, reverse=True), sorted(values), values):
+        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+        button.click()
+        _, exact, *_ = column(page, caption, heading)
+        assert [float(each) for each in exact] == wanted
+        states.append(head.get_attribute("aria-sort"))
+    assert states == ["descending", "ascending", None]
+
+
+def test_the_keyboard_reaches_and_sorts(page):
+    from selenium.webdriver.common.keys import Keys
+
+    _, before, button, head = column(page, "Results of digits", "accuracy %")
+    page.execute_script("arguments[0].focus()", button)
+    button.send_keys(Keys.ENTER)
+    assert head.get_attribute("aria-sort") == "descending"
+    _, after, *_ = column(page, "Results of digits", "accuracy %")
+    assert [float(e) for e in after] == sorted(map(float, before), reverse=True)
+    page.get(page.current_url)
+    page.find_element("tag name", "body").send_keys(Keys.TAB)
+    assert page.execute_script("return document.activeElement.className") == "skip"
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert page.execute_script(outline) == "solid"
+    page.switch_to.active_element.send_keys(Keys.ENTER)
+    assert page.execute_script("return document.activeElement.id") == "content"
+
+
+def test_pointing_at_a_curve_tells_its_values(page):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    picture = page.find_element("css selector", "svg[data-hover]")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", picture)
+    ActionChains(page).move_to_element(picture).perform()
+    shown = page.find_element("id", "tip")
+    assert shown.is_displayed()
+    lines = shown.text.split("\n")
+    row = page.execute_script(
+        """
+        const table = arguments[0].closest("figure").querySelector("table");
+        const name = table.tHead.rows[0].cells[1].textContent;
+        return [...table.tBodies].map((b) => [b.rows[0].cells[0].textContent,
+                                              name, b.rows[0].cells[1].textContent]);
+        """,
+        picture,
+    )
+    place = lines[lines.index("abstains though the answer is right") + 1]
+    wanted = next(each for each in row if each[0] == place)
+    assert lines[lines.index(wanted[1]) + 1] == wanted[2]
+
+
+def test_pointing_at_a_bar_tells_its_parts(page):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    bar = page.find_element("css selector", "svg.bars g.bar")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", bar)
+    ActionChains(page).move_to_element(bar).perform()
+    assert "aleatoric 0.100, epistemic" in page.find_element("id", "tip").text
+
+
+def test_folded_tables_open(page):
+    fold = page.find_element("css selector", "figure details summary")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", fold)
+    table = fold.find_element("xpath", "../div/table")
+    assert not table.is_displayed()
+    fold.click()
+    assert table.is_displayed()
+
+
+def test_hostile_names_are_read_as_they_are(page):
+    titles = [each.text for each in page.find_elements("tag name", "h2")]
+    assert "<i>other<i>" in titles
+    assert page.execute_script("return document.querySelectorAll('h2 i, dd b').length") == 0
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_wider_than_the_screen(page, size):
+    show(page, size)
+    width = page.execute_script("return document.documentElement.scrollWidth")
+    assert width <= SIZES[size][0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_axe_finds_nothing(browser, short_address, axe, size, scheme):
+    show(browser, size, scheme)
+    browser.get(short_address)
+    browser.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
+    # The page's own policy lets no other script in: the driver's is not bound by it.
+    browser.execute_script(axe)
+    found = browser.execute_async_script(
+        "const done = arguments[1];"
+        "axe.run(document, {runOnly: arguments[0], resultTypes: ['violations']})"
+        ".then(done, (e) => done(String(e)));",
+        WCAG,
+    )
+    assert not isinstance(found, str), found
+    assert [(e["id"], e["nodes"][0]["html"][:200]) for e in found["violations"]] == []
+    assert found["testEngine"]["name"] == "axe-core"
+
+
+def test_the_theme_follows_the_reader(page):
+    shades = {}
+    for scheme in ("light", "dark"):
+        show(page, "desktop", scheme)
+        shades[scheme] = page.execute_script(
+            "return getComputedStyle(document.body).backgroundColor"
+        )
+    assert shades == {"light": "rgb(252, 252, 251)", "dark": "rgb(18, 22, 27)"}
+    show(page, "desktop", "dark", media="print")
+    shade = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert shade == "rgb(255, 255, 255)"
+
+
+def test_it_can_be_read_without_script(browser, address):
+    show(browser, "phone")
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(address)
+        assert browser.find_element("css selector", ".answer").is_displayed()
+        heading = browser.find_element("css selector", "table.results thead th")
+        assert heading.text == "Setting"
+        assert browser.find_elements("css selector", "th button") == []
+        assert browser.find_element("css selector", "figure svg").is_displayed()
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_it_prints_on_a_few_pages(page):
+    printed = page.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    file = base64.b64decode(printed["data"])
+    assert file.startswith(b"%PDF")
+    assert 3 <= len(re.findall(rb"/Type /Page\b", file)) <= 40
+    assert page.get_log("browser") == []
