@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sbmc.expectation import Expectation, expect
     from sbmc.merging import merge
     from sbmc.training import Ensemble, train_ensemble, train_map
+    from sbmc.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ _LATE = {
     "Ensemble": "sbmc.training",
     "train_ensemble": "sbmc.training",
     "train_map": "sbmc.training",
+    "tune": "sbmc.tuning",
 }
 
 
@@ -74,4 +76,5 @@ __all__ = [
     "merge",
     "train_ensemble",
     "train_map",
+    "tune",
 ]

@@ -12,10 +12,13 @@ import typer
 
 from sbmc.checkpoints import CheckpointError
 from sbmc.checks import BadInput, nearest, require
+from sbmc.cli.embed import embed_app
+from sbmc.cli.head import head_command
 from sbmc.cli.interruption import Interruption
 from sbmc.cli.options import (
     AddressOption,
     AlsoIslandsOption,
+    ChunkOption,
     ConfidenceOption,
     CpusOption,
     DataDirOption,
@@ -23,6 +26,7 @@ from sbmc.cli.options import (
     EveryOption,
     ExecutorOption,
     GpusOption,
+    MemoryOption,
     NoCheckpointOption,
     QuietOption,
     RetriesOption,
@@ -32,6 +36,7 @@ from sbmc.cli.options import (
     parse_execution,
 )
 from sbmc.cli.resume_commands import extend_command, merge_command, resume_command
+from sbmc.cli.tune import tune_command
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -162,6 +167,8 @@ def run_command(
     gpus: GpusOption = None,
     retries: RetriesOption = None,
     checkpoint_every: EveryOption = None,
+    memory_limit: MemoryOption = None,
+    chunk_size: ChunkOption = None,
     no_checkpoint: NoCheckpointOption = False,
     debug: DebugOption = False,
     quiet: QuietOption = False,
@@ -223,6 +230,8 @@ def run_command(
             gpus=gpus,
             retries=retries,
             checkpoint_every=checkpoint_every,
+            memory_limit=memory_limit,
+            chunk_size=chunk_size,
         ),
     )
     return run(request)
@@ -231,6 +240,9 @@ def run_command(
 app.command("resume")(resume_command)
 app.command("extend")(extend_command)
 app.command("merge")(merge_command)
+app.command("tune")(tune_command)
+app.command("head")(head_command)
+app.add_typer(embed_app, name="embed")
 
 
 @app.command("experiments")
@@ -308,6 +320,28 @@ def figure_command(
     from sbmc.cli.figure import draw_figure
 
     draw_figure(experiment, name, records, out=out, protocol=protocol, methods=methods)
+
+
+@app.command("report")
+def report_command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders with records: of all runs, of an experiment, of a method, of one run."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    title: Annotated[
+        Text, typer.Option(help="Of the page; the experiments' names if not given.")
+    ] = None,
+    data_dir: DataDirOption = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Write one self-contained HTML page of any runs: tables, figures, diagnostics, settings."""
+    from sbmc.cli.report import make_report
+
+    make_report(runs, out, title=title, data_dir=data_dir, show=show)
 
 
 def _list(lines: dict[str, str]) -> None:

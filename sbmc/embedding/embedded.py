@@ -1,0 +1,140 @@
+"""Embeddings with their labels, as one `.npz` file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbmc.checks import BadInput, Phrase, require
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Embedded:
+    """What a frozen network makes of raw data.
+
+    Attributes:
+        inputs: `(examples, features)` float32.
+        labels: `(examples,)` int64 from 0, or None.
+        class_names: in the order of the labels.
+        names: of the items: files or rows.
+        about: model, checksum of its weights, options, versions.
+    """
+
+    inputs: Tensor
+    labels: Tensor | None = None
+    class_names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.inputs.shape))
+        return f"Embedded({shape}, classes={list(self.class_names)})"
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of inputs and labels: of their values, not of how a file packs them."""
+        state = hashlib.sha256(f"{tuple(self.inputs.shape)}".encode())
+        state.update(np.ascontiguousarray(self.inputs.numpy()).data)
+        if self.labels is not None:
+            state.update(np.ascontiguousarray(self.labels.numpy()).data)
+        return state.hexdigest()
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the file, whole or not at all.
+
+        Args:
+            path: ends in `.npz`.
+
+        Returns:
+            The path.
+        """
+        place = check_name(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        arrays = {"inputs": self.inputs.numpy(), "names": np.array(self.names, dtype=np.str_)}
+        if self.labels is not None:
+            arrays["labels"] = self.labels.numpy()
+            arrays["class_names"] = np.array(self.class_names, dtype=np.str_)
+        about = {**self.about, "checksum": self.checksum}
+        arrays["about"] = np.array(json.dumps(about, ensure_ascii=False, sort_keys=True))
+        temporary = place.with_name(f".{place.name}.part")
+        try:
+            with temporary.open("wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+            os.replace(temporary, place)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return place
+
+
+def load_embedded(path: str | PathLike[str]) -> Embedded:
+    """Read embeddings: those of `sbmc embed`, or any file with `inputs` and perhaps `labels`.
+
+    Args:
+        path: of an `.npz` file.
+
+    Returns:
+        The embeddings.
+
+    Raises:
+        BadInput: there is no such file, its arrays do not fit, or its values are not those that its
+            checksum was made of.
+    """
+    place = Path(path).expanduser()
+    require(place.is_file(), "file", "an .npz file that exists", str(path))
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        raise BadInput(f"`file` must be a readable .npz file, but got {path}: {error}.") from error
+    require("inputs" in arrays, "file", "one with an array `inputs`", sorted(arrays))
+    inputs = arrays["inputs"]
+    numeric = inputs.ndim == 2 and inputs.size > 0 and inputs.dtype.kind in "fiu"
+    shown = Phrase(f"inputs of shape {inputs.shape} and dtype {inputs.dtype}")
+    require(numeric, "file", "one with inputs (examples, features)", shown)
+    values = torch.from_numpy(np.ascontiguousarray(inputs.astype(np.float32)))
+    require(bool(torch.isfinite(values).all()), "file", "one of finite inputs", Phrase("others"))
+    labels, classes = _labels(arrays, len(values))
+    names = tuple(map(str, arrays["names"])) if "names" in arrays else ()
+    about = json.loads(str(arrays["about"])) if "about" in arrays else {}
+    found = Embedded(values, labels, classes, names, about)
+    stated = about.get("checksum")
+    rule = "as it was written (its checksum does not fit its values)"
+    require(stated in (None, found.checksum), "file", rule, str(path))
+    return found
+
+
+def _labels(arrays: Mapping[str, np.ndarray], count: int) -> tuple[Tensor | None, tuple[str, ...]]:
+    if "labels" not in arrays:
+        return None, ()
+    labels = arrays["labels"]
+    shown = Phrase(f"labels of shape {labels.shape} and dtype {labels.dtype}")
+    good = labels.shape == (count,) and labels.dtype.kind in "iu"
+    require(good, "file", f"one with {count} whole-numbered labels", shown)
+    low, high = int(labels.min()), int(labels.max())
+    require(low >= 0, "file", "one with labels from 0", Phrase(f"label {low}"))
+    names = tuple(map(str, arrays["class_names"])) if "class_names" in arrays else ()
+    names = names or tuple(map(str, range(high + 1)))
+    rule = f"one with labels below its {len(names)} classes"
+    require(high < len(names), "file", rule, Phrase(f"label {high}"))
+    return torch.from_numpy(labels.astype(np.int64)), names
+
+
+def check_name(path: str | PathLike[str]) -> Path:
+    """Refuse a name that `numpy` would change."""
+    place = Path(path).expanduser()
+    require(place.suffix == ".npz" and not place.is_dir(), "out", "a file name .npz", str(path))
+    return place

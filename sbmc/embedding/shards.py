@@ -1,0 +1,176 @@
+"""Embedding in shards: a run that was killed goes on with the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from sbmc.checks import BadInput, Phrase, require
+from sbmc.embedding.embedded import Embedded, check_name, load_embedded
+from sbmc.embedding.sources import Source
+from sbmc.log import logger
+from sbmc.progress import open_progress
+
+# Batches in a shard: what a killed run loses at most.
+SHARD_BATCHES = 4
+MANIFEST = "manifest.json"
+
+
+class Encoder(Protocol):
+    """A frozen network with what it needs in front of it.
+
+    Attributes:
+        about: plain values that decide what it computes: model, checksum of the weights, options.
+        batch_size: items that it is given at a time.
+    """
+
+    about: Mapping[str, Any]
+    batch_size: int
+
+    def __call__(self, items: Sequence[Any]) -> np.ndarray:
+        """Embeddings `(items, features)`; they depend on nothing but the items."""
+
+
+def embed(
+    source: Source,
+    encoder: Encoder,
+    out: str | PathLike[str],
+    *,
+    force: bool = False,
+    progress: bool | None = None,
+) -> Embedded:
+    """Embed items in their order, and write one file.
+
+    Items go through in shards of a few batches, each of which is a file beside the output until all
+    are there. What a shard holds depends on its own items alone, so that the same call goes on
+    where a killed one was and ends with the same bits.
+
+    Args:
+        source: the items.
+        encoder: embeds them.
+        out: the `.npz` file to write.
+        force: overwrite another file, and forget shards of another run.
+        progress: None shows a bar on a terminal; True always shows something; False nothing.
+
+    Returns:
+        The embeddings.
+
+    Raises:
+        BadInput: the output exists and is of other items or another model, or the encoder does not
+            give one finite vector for each item.
+    """
+    place = check_name(out)
+    identity = _identity(source, encoder)
+    if place.exists() and not force:
+        known = load_embedded(place)
+        rule = "a new file, or --force (force=True) to overwrite what is there"
+        require(known.about.get("identity") == identity, "out", rule, str(out))
+        logger.info("%s is there already", place)
+        return known
+    parts = place.with_name(f"{place.name}.parts")
+    _prepare(parts, identity, force)
+    size = encoder.batch_size * SHARD_BATCHES
+    starts = range(0, len(source), size)
+    done = {start: _read(parts / _name(start), min(size, len(source) - start)) for start in starts}
+    before = sum(len(shard) for shard in done.values() if shard is not None)
+    total = len(source)
+    with open_progress(progress, "embedding", total=total, unit="items", before=before) as bar:
+        count = before
+        bar.update(count)
+        for start in starts:
+            if done[start] is None:
+                items = source.items[start : start + size]
+                done[start] = _checked(encoder(items), len(items))
+                _write(parts / _name(start), done[start])
+                count += len(items)
+                bar.update(count)
+    shards = [shard for shard in done.values() if shard is not None]
+    widths = sorted({shard.shape[1] for shard in shards})
+    require(len(widths) == 1, "encoder", "one that always gives as many features", widths)
+    embedded = Embedded(
+        torch.from_numpy(np.concatenate(shards)),
+        None if source.labels is None else torch.tensor(source.labels),
+        source.class_names,
+        source.names,
+        {**encoder.about, "identity": identity},
+    )
+    embedded.save(place)
+    shutil.rmtree(parts)
+    return embedded
+
+
+def _identity(source: Source, encoder: Encoder) -> str:
+    """What the result depends on: every item and its class, the model, and the shards."""
+    state = hashlib.sha256()
+    for each in (dict(encoder.about), encoder.batch_size, SHARD_BATCHES, source.class_names):
+        state.update(json.dumps(each, sort_keys=True).encode() + b"\n")
+    for name, stamp in zip(source.names, source.stamps, strict=True):
+        state.update(f"{name}\n{len(stamp)}\n{stamp}\n".encode())
+    state.update(repr(source.labels).encode())
+    return state.hexdigest()[:16]
+
+
+def _prepare(parts: Path, identity: str, force: bool) -> None:
+    manifest = parts / MANIFEST
+    if parts.exists():
+        try:
+            known = json.loads(manifest.read_text("utf-8")).get("identity")
+        except (OSError, ValueError, AttributeError):
+            known = None
+        if known == identity:
+            return
+        rule = f"a file without shards of other items or another model ({parts}), or --force"
+        require(force or known is None, "out", rule, Phrase("such shards"))
+        shutil.rmtree(parts)
+    parts.mkdir(parents=True)
+    _replace(manifest, json.dumps({"identity": identity}).encode())
+
+
+def _name(start: int) -> str:
+    return f"shard-{start:09d}.npy"
+
+
+def _write(path: Path, shard: np.ndarray | None) -> None:
+    assert shard is not None
+    temporary = path.with_suffix(".part")
+    with temporary.open("wb") as file:
+        np.save(file, shard)
+    os.replace(temporary, path)
+
+
+def _read(path: Path, rows: int) -> np.ndarray | None:
+    """A shard that is there and whole."""
+    if not path.exists():
+        return None
+    try:
+        shard = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        logger.warning("%s is damaged (%s): embedding again", path, error)
+        return None
+    whole = shard.ndim == 2 and len(shard) == rows and shard.dtype == np.float32
+    return shard if whole and bool(np.isfinite(shard).all()) else None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_suffix(".part")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+def _checked(values: np.ndarray, count: int) -> np.ndarray:
+    shape = tuple(np.shape(values))
+    if len(shape) != 2 or shape[0] != count or not shape[1]:
+        raise BadInput(f"`encoder` must give ({count}, features), but got the shape {shape}.")
+    values = np.ascontiguousarray(values, dtype=np.float32)
+    finite = bool(np.isfinite(values).all())
+    require(finite, "encoder", "one of finite values", Phrase("NaN or infinity"))
+    return values

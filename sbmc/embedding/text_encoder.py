@@ -1,0 +1,138 @@
+"""Sentence encoders of sentence-transformers, from a folder; nothing is downloaded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sbmc.checks import BadInput, is_whole, nearest, require
+from sbmc.identity import digest
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+EXTRA = "Text encoders need sentence-transformers: pip install 'sbmc[text]'"
+
+
+class TextEncoder:
+    """Texts to vectors.
+
+    Args:
+        model: a folder of a sentence-transformers model, the name of one in the local cache, or the
+            model itself.
+        max_tokens: where texts are cut; the model's own limit if not given.
+        batch_size: texts at a time.
+        dtype: precision of the computation: `"float32"`, `"bfloat16"` or `"float16"`; embeddings
+            are float32 in any case.
+        device: where to compute.
+
+    Raises:
+        BadInput: an argument breaks its rule, or there is no such model on this machine.
+        ImportError: sentence-transformers is not installed.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        max_tokens: int | None = None,
+        batch_size: int = 32,
+        dtype: str = "float32",
+        device: str = "cpu",
+    ) -> None:
+        check_batch(batch_size, dtype)
+        good = max_tokens is None or (is_whole(max_tokens) and max_tokens >= 1)
+        require(good, "max_tokens", "a positive whole number", max_tokens)
+        named = isinstance(model, str | Path)
+        self._model = load_model(model, device) if named else model
+        limit = getattr(self._model, "max_seq_length", None)
+        if max_tokens is not None:
+            fits = limit is None or max_tokens <= limit
+            require(fits, "max_tokens", f"at most the model's {limit}", max_tokens)
+            self._model.max_seq_length = int(max_tokens)
+        weights = digest(dict(self._model.state_dict()))
+        self._model = self._model.to(DTYPES[dtype]).eval()
+        self.batch_size = int(batch_size)
+        name = Path(model).name if named else type(model).__name__
+        self.about: Mapping[str, Any] = {
+            "kind": "text",
+            "model": name,
+            "weights": weights,
+            "max_tokens": limit if max_tokens is None else int(max_tokens),
+            "dtype": dtype,
+        }
+
+    def __call__(self, items: Sequence[str]) -> np.ndarray:
+        """Embeddings `(texts, features)`, float32."""
+        with torch.inference_mode():
+            vectors = self._model.encode(
+                list(items),
+                batch_size=self.batch_size,
+                convert_to_tensor=True,
+                show_progress_bar=False,
+            )
+        return vectors.float().cpu().numpy()
+
+
+def load_model(model: str | Path, device: str = "cpu") -> Any:
+    """Load a sentence-transformers model from this machine.
+
+    Args:
+        model: a folder, or a name in the local cache.
+        device: where to put it.
+
+    Returns:
+        The model.
+
+    Raises:
+        BadInput: it is not here.
+        ImportError: sentence-transformers is not installed.
+    """
+    rule = (
+        "the folder of a sentence-transformers model (nothing is downloaded: fetch it elsewhere "
+        "and give its folder)"
+    )
+    folder = Path(model).expanduser()
+    if folder.exists():
+        require(folder.is_dir(), "model", rule, str(model))
+        config = any((folder / name).is_file() for name in ("modules.json", "config.json"))
+        require(config, "model", rule, str(model))
+    try:
+        library = importlib.import_module("sentence_transformers")
+    except ImportError as error:
+        raise ImportError(EXTRA) from error
+    place = str(folder) if folder.exists() else str(model)
+    try:
+        with _silence():
+            return library.SentenceTransformer(place, device=device, local_files_only=True)
+    except Exception as error:  # whatever the library meets on its way through cache and files
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"`model` must be {rule}, but got {str(model)!r} ({reason}).") from error
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Without transformers' own bars: this package has its own, and `--quiet` means it."""
+    logging = importlib.import_module("transformers.utils.logging")
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def check_batch(batch_size: object, dtype: str) -> None:
+    """Refuse a bad batch size or precision."""
+    good = is_whole(batch_size) and batch_size >= 1  # type: ignore[operator]
+    require(good, "batch_size", "a positive whole number", batch_size)
+    if dtype not in DTYPES:
+        known = ", ".join(DTYPES)
+        raise BadInput(
+            f"`dtype` must be one of {known}, but got {dtype!r}.{nearest(dtype, DTYPES)}"
+        )

@@ -1,0 +1,174 @@
+"""The work of a tuning: trains, samples and scores what its ledger lacks."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from sbmc.examples import Examples
+from sbmc.fit import fit
+from sbmc.likelihoods import Likelihood
+from sbmc.metrics import accuracy, ece, nll, regression_metrics
+from sbmc.parameters import ParameterSpace
+from sbmc.posterior import Posterior
+from sbmc.prediction import Prediction
+from sbmc.progress import open_progress
+from sbmc.training.settings import TrainingSettings
+from sbmc.tuning.folds import Fold
+from sbmc.tuning.grid import beyond
+from sbmc.tuning.ledger import Ledger
+from sbmc.tuning.result import Cell, Tuning
+from sbmc.tuning.training import Job, Trained, train_jobs
+
+
+@dataclass
+class Bench:
+    """Trains, samples and scores.
+
+    Args:
+        model: the network; never changed.
+        space: the parameters that are trained and sampled.
+        family: the likelihood.
+        examples: all of them, ready to use.
+        folds: of the examples.
+        how: settings of training, but for the prior variance.
+        options: of `fit`, but for s, the prior variance and the island.
+        ledger: what is done, and where the rest goes.
+        progress: as for `fit`.
+    """
+
+    model: nn.Module
+    space: ParameterSpace
+    family: Likelihood
+    examples: Examples
+    folds: list[Fold]
+    how: TrainingSettings
+    options: dict[str, Any]
+    ledger: Ledger
+    progress: bool | None
+
+    def search(
+        self, variances: tuple[float, ...], scales: tuple[float, ...], extensions: int
+    ) -> Tuning:
+        """Choose v, then s."""
+        from sbmc.studies.records import hardware_summary, software_versions
+
+        self._train(variances)
+        grid = list(variances)
+        added: list[float] = []
+        for _ in range(extensions):
+            further = beyond(grid, self.ledger.update(extended=tuple(added)).v)
+            if further is None:
+                break
+            added.append(further)
+            grid = sorted([*grid, further])
+            self._train((further,))
+        chosen = self.ledger.update(extended=tuple(added)).v
+        self.ledger.drop_models(but=[chosen])
+        self._sample(chosen, scales)
+        return self.ledger.update(
+            complete=True, versions=software_versions(), hardware=hardware_summary()
+        )
+
+    def _train(self, variances: tuple[float, ...]) -> None:
+        """The MAP of every v and fold that is missing, all of them as one batch."""
+        cells = [(v, k) for v in variances for k in range(len(self.folds))]
+        self._train_cells([cell for cell in cells if not self.ledger.has(cell[0], None, cell[1])])
+
+    def _train_cells(self, cells: list[tuple[float, int]]) -> None:
+        if not cells:
+            return
+        jobs = [Job(v, self.folds[k].train, self.folds[k].validation) for v, k in cells]
+        values = sorted({v for v, _ in cells})
+        shown = f"v = {values[0]:g}" if len(values) == 1 else f"{len(values)} values of v"
+        name = f"training, {shown}, {len(cells)} networks"
+        total = len(jobs) * self.how.max_epochs
+        with open_progress(self.progress, name, total=total, unit="epochs") as bar:
+
+            def finished(index: int, trained: Trained) -> None:
+                v, fold = cells[index]
+                scores = {} if trained.model is None else self._score_map(trained.model, v, fold)
+                cell = Cell(v, None, fold, scores, trained.epochs, round(trained.seconds, 3))
+                self.ledger.add(cell, trained.model)
+
+            train_jobs(
+                self.model,
+                self.space,
+                self.examples,
+                self.family,
+                jobs,
+                self.how,
+                finished,
+                bar.update,
+            )
+
+    def _sample(self, v: float, scales: tuple[float, ...]) -> None:
+        """The sampler at every s and fold that is missing, one after another."""
+        count = len(self.folds)
+        missing = [(s, k) for s in scales for k in range(count) if not self.ledger.has(v, s, k)]
+        # Where a folder was brought here without its networks.
+        absent = [k for k in range(count) if self.ledger.model(v, k, self.model) is None]
+        self._train_cells([(v, k) for k in absent if any(k == fold for _, fold in missing)])
+        name = f"sampling, v = {v:g}, {len(scales)} values of s"
+        total = len(scales) * count
+        with open_progress(
+            self.progress, name, total=total, unit="fits", before=total - len(missing)
+        ) as bar:
+            for done, (s, fold) in enumerate(missing, total - len(missing)):
+                bar.update(done, s=s, fold=fold + 1)
+                self.ledger.add(self._fit(v, s, fold))
+            bar.update(total)
+
+    def _fit(self, v: float, s: float, fold: int) -> Cell:
+        model = self.ledger.model(v, fold, self.model)
+        if model is None:  # its training failed
+            return Cell(v, s, fold, {}, 0.0, 0.0)
+        if s == 0:
+            known = self.ledger.get(v, None, fold)
+            return Cell(v, s, fold, known.scores, 0.0, 0.0)
+        began = time.perf_counter()
+        seen = self.examples.select(self.folds[fold].seen)
+        try:
+            with warnings.catch_warnings():
+                # A population that collapsed, or weights on one island, show in the score.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                posterior = fit(
+                    model,
+                    seen,
+                    s=s,
+                    prior_variance=v,
+                    anchor_epochs=0.0,
+                    first_island=fold,  # noise of its own, and the same for every s
+                    **self.options,
+                )
+        except RuntimeError:
+            return Cell(v, s, fold, {}, 0.0, round(time.perf_counter() - began, 3))
+        scores = self._score(posterior, fold)
+        epochs = posterior.cost.epochs + posterior.cost.forward_epochs
+        return Cell(v, s, fold, scores, epochs, round(time.perf_counter() - began, 3))
+
+    def _score_map(self, model: nn.Module, v: float, fold: int) -> dict[str, float]:
+        names = ("likelihood", "parameters")
+        same = {name: self.options[name] for name in names}
+        few = self.examples.select(self.folds[fold].validation)
+        return self._score(fit(model, few, s=0, prior_variance=v, progress=False, **same), fold)
+
+    def _score(self, posterior: Posterior, fold: int) -> dict[str, float]:
+        inputs, targets = self.examples.select(self.folds[fold].held_out)
+        prediction = posterior.predict(inputs)
+        if isinstance(prediction, Prediction):
+            probs = prediction.probs
+            scores = {
+                "nll": nll(probs, targets),
+                "accuracy": accuracy(probs, targets),
+                "ece": ece(probs, targets),
+            }
+        else:
+            scores = regression_metrics(prediction, targets.reshape(prediction.mean.shape))
+        finite = all(map(math.isfinite, scores.values()))
+        return {name: float(f"{value:.8g}") for name, value in scores.items()} if finite else {}

@@ -1,0 +1,127 @@
+"""Folds for cross-validation: who trains, who says when to stop, who is held out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import Phrase, is_number, is_whole, require
+from sbmc.randomness import Stream, generator
+
+# Streams of their own below `Stream.SPLIT`.
+_FOLDS, _SUBSET = 1, 2
+
+
+class Fold(NamedTuple):
+    """Rows of the data, each in ascending order."""
+
+    train: Tensor  # what training learns from
+    validation: Tensor  # what stops it early; samplers condition on both
+    held_out: Tensor  # what it is scored on
+
+    @property
+    def seen(self) -> Tensor:
+        """Training and validation rows: the data that samplers condition on."""
+        return torch.cat([self.train, self.validation]).sort().values
+
+
+def make_folds(
+    targets: Tensor, folds: int, seed: int, *, share: float = 0.1, stratify: bool = True
+) -> list[Fold]:
+    """Deal examples out to folds after a seeded shuffle.
+
+    Each fold is held out once. Of the others, a share validates, so that early stopping never sees
+    what is scored. All folds train on the same number of examples, so that they can be trained as
+    one batch: up to one example of the larger ones is left out.
+
+    Args:
+        targets: `(examples,)` labels, or anything of that length if not stratified.
+        folds: how many, at least 2.
+        seed: of the shuffle.
+        share: of the examples that are not held out, which part validates.
+        stratify: give every fold its part of every class.
+
+    Returns:
+        The folds.
+
+    Raises:
+        BadInput: an argument breaks its rule, or a class has fewer examples than there are folds.
+
+    Example:
+        >>> folds = make_folds(torch.tensor([0, 1] * 10), 5, seed=0, share=0.25)
+        >>> [len(rows) for rows in folds[0]], folds[0].held_out.remainder(2).sum().item()
+        ([12, 4, 4], 2)
+    """
+    check_folds(folds)
+    good = is_number(share) and 0 < share < 1
+    require(good, "validation_share", "in (0, 1)", share)
+    count = len(targets)
+    rule = f"at most half the number of examples ({count})"
+    require(2 * folds <= count, "folds", rule, folds)
+    if stratify:
+        rarest = int(torch.unique(targets, return_counts=True)[1].min())
+        rule = f"at most the number of examples of the rarest class ({rarest})"
+        require(folds <= rarest, "folds", rule, folds)
+    order = _shuffled(targets, generator(seed, Stream.SPLIT, _FOLDS), stratify)
+    place = torch.arange(count) % folds
+    least = min(int((place != fold).sum()) for fold in range(folds))
+    made = []
+    for fold in range(folds):
+        rest = order[place != fold][:least]
+        chosen = _evenly(len(rest), max(1, int(share * len(rest))))
+        made.append(
+            Fold(
+                rest[~chosen].sort().values,
+                rest[chosen].sort().values,
+                order[place == fold].sort().values,
+            )
+        )
+    return made
+
+
+def subset(targets: Tensor, examples: int, seed: int, *, stratify: bool = True) -> Tensor:
+    """Choose some of the examples at random, of every class its part.
+
+    Args:
+        targets: `(examples,)` labels.
+        examples: how many.
+        seed: of the choice.
+        stratify: whether classes count.
+
+    Returns:
+        Rows, in ascending order.
+
+    Raises:
+        BadInput: more than there are, or none.
+
+    Example:
+        >>> rows = subset(torch.tensor([0] * 6 + [1] * 3), 3, seed=0)
+        >>> (rows < 6).sum().item()
+        2
+    """
+    count = len(targets)
+    good = is_whole(examples) and 1 <= examples <= count
+    require(good, "examples", f"a whole number from 1 to {count}", examples)
+    order = _shuffled(targets, generator(seed, Stream.SPLIT, _SUBSET), stratify)
+    return order[_evenly(count, int(examples))].sort().values
+
+
+def check_folds(folds: object) -> None:
+    """Refuse anything but a whole number of at least 2."""
+    shown = Phrase(f"{folds!r}, which leaves nothing to train on") if folds == 1 else folds
+    good = is_whole(folds) and folds >= 2  # type: ignore[operator]
+    require(good, "folds", "a whole number of at least 2", shown)
+
+
+def _shuffled(targets: Tensor, rng: torch.Generator, stratify: bool) -> Tensor:
+    """All rows in random order; class by class if stratified, so that dealing deals out classes."""
+    order = torch.randperm(len(targets), generator=rng)
+    return order[targets.cpu()[order].sort(stable=True).indices] if stratify else order
+
+
+def _evenly(count: int, chosen: int) -> Tensor:
+    """Mark `chosen` of `count` places, evenly spaced."""
+    steps = torch.arange(count + 1) * chosen // count
+    return steps[1:] > steps[:-1]

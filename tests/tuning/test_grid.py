@@ -1,0 +1,40 @@
+import pytest
+
+from sbmc.checks import BadInput
+from sbmc.tuning.grid import S_GRID, V_GRID, beyond, parse_grid, s_grid, v_grid
+
+
+def test_grids_are_sorted_and_have_every_value_once():
+    assert v_grid() == V_GRID
+    assert s_grid() == S_GRID
+    assert v_grid([1, 0.1, 1.0]) == (0.1, 1.0)
+    assert s_grid(0.1) == (0.1,)
+
+
+@pytest.mark.parametrize(
+    ("grid", "values"),
+    [(v_grid, 0.0), (v_grid, [-1]), (v_grid, []), (v_grid, float("inf")), (v_grid, "1"),
+     (s_grid, 1.1), (s_grid, [True]), (s_grid, float("nan"))],
+)  # fmt: skip
+def test_values_that_are_refused(grid, values):
+    with pytest.raises(BadInput, match="must be"):
+        grid(values)
+
+
+def test_fractions_can_be_written():
+    assert parse_grid("v", "1/40,1") == (0.025, 1.0)
+    assert parse_grid("v", None) is None
+    for text in ("", "1,,2", "1/0", "one"):
+        with pytest.raises(BadInput, match="`v` must be numbers with commas"):
+            parse_grid("v", text)
+
+
+def test_a_grid_goes_on_beyond_its_edge_in_its_own_steps():
+    assert beyond(V_GRID, 10.0) == 30.0
+    assert beyond((*V_GRID, 30.0), 30.0) == 100.0
+    assert beyond(V_GRID, 0.01) == 0.003
+    assert beyond(V_GRID, 0.1) is None
+    assert beyond((0.1,), 0.1) is None
+    # Steps so small that rounding would not leave the grid are not rounded.
+    assert beyond((1.0, 1.1), 1.1) == pytest.approx(1.21)
+    assert beyond((1.0, 1.1), 1.0) == pytest.approx(1 / 1.1)
