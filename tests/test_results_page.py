@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from sbmc.studies.experiments import get_experiment
+from sbmc.studies.paper import table_names
+from sbmc.studies.paper_index import read_index, write_index
 from sbmc.studies.table import SEEDS, differences, find_records, write_tables
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +28,18 @@ def test_tables_are_made_from_the_records(page, experiment):
     made = write_tables(printed, get_experiment(experiment), RECORDS)
     assert printed == made, f"run: sbmc table {experiment} --write {page}"
     assert made.count("|") > 100
+
+
+def test_the_list_of_the_papers_tables_is_made_from_the_records():
+    page = "experiments/README.md"
+    printed = (ROOT / page).read_text("utf-8")
+    assert printed == write_index(printed, RECORDS), f"run: sbmc table paper --write {page}"
+
+
+def test_every_table_of_the_paper_is_in_the_list():
+    listed = {name for entry in read_index() for name in (entry.table, entry.confidence) if name}
+    # Printed twice in the paper, with and without errors; and one that no experiment is for yet.
+    assert set(table_names()) - listed == {"mnist7_confidence_optimal_f1_main", "gpt2"}
 
 
 @pytest.mark.parametrize("row", PAPER_ROWS, ids=lambda row: f"{row.label}-{dict(row.overrides)}")

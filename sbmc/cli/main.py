@@ -266,7 +266,12 @@ def methods_command() -> None:
 
 @app.command("table")
 def table_command(
-    experiment: Annotated[str, typer.Argument(help="Whose table; see `sbmc experiments`.")],
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="Whose table; see `sbmc experiments`. Or paper: all its tables and figures."
+        ),
+    ],
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
         "experiments/records"
     ),
@@ -282,9 +287,20 @@ def table_command(
     debug: DebugOption = False,
 ) -> None:
     """Set our results beside the paper's, from the stored records."""
-    from sbmc.cli.table import show_confidence, show_table, write_table
+    from sbmc.cli.table import (
+        PAPER,
+        show_confidence,
+        show_index,
+        show_table,
+        write_index,
+        write_table,
+    )
 
-    if write:
+    if experiment == PAPER and write:
+        write_index(records, write)
+    elif experiment == PAPER:
+        show_index(records, style)
+    elif write:
         write_table(experiment, records, write, confidence=confidence)
     elif confidence:
         show_confidence(experiment, records, style)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.show import print_wide
-from sbmc.studies import appendix, confidence_table, group_table, time_table
+from sbmc.studies import appendix, confidence_table, group_table, paper_index, time_table
 from sbmc.studies.all_claims import claim_lines
 from sbmc.studies.columns import NOTES, table_columns
 from sbmc.studies.experiments import Experiment, get_experiment
-from sbmc.studies.lines import markdown_lines, render_lines
+from sbmc.studies.lines import Line, markdown_lines, render_lines
 from sbmc.studies.table import (
     FOOTNOTE,
     build_table,
@@ -22,6 +22,7 @@ from sbmc.studies.table import (
 )
 
 FORMATS = ("text", "markdown")
+PAPER = "paper"  # instead of an experiment: all tables and figures of the paper
 
 
 def write_table(
@@ -96,6 +97,47 @@ def _notes(study: Experiment) -> list[str]:
     notes = [appendix.FOOTNOTE] if specs else []
     notes += [group_table.FOOTNOTE] if any(spec.by_group for spec in specs) else []
     return [*notes, time_table.FOOTNOTE]
+
+
+def show_index(records: Path, style: str) -> None:
+    """Print a line for every table and figure of the paper.
+
+    Args:
+        records: the folder of all records.
+        style: `"text"` or `"markdown"`.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    if style == "markdown":
+        print(paper_index.index_markdown(records))
+        return
+    lines = paper_index.build_index(records)
+    plain = [
+        Line(tuple(cell.replace("<br>", "\n").replace("`", "") for cell in each.cells))
+        for each in lines
+    ]
+    print_wide(render_lines("Tables and figures of the paper", paper_index.HEADINGS, plain))
+    print(paper_index.FOOTNOTE)
+
+
+def write_index(records: Path, pages: Sequence[Path]) -> None:
+    """Put the list of the paper's tables and figures into Markdown pages, between its marks.
+
+    Args:
+        records: the folder of all records.
+        pages: the files.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    for page in pages:
+        require(page.is_file(), "write", "an existing file", str(page))
+        page.write_text(paper_index.write_index(page.read_text("utf-8"), records), "utf-8")
+        print(f"{page}: list of the paper's tables and figures written")
 
 
 def show_confidence(experiment: str, records: Path, style: str) -> None:

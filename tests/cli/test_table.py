@@ -51,3 +51,14 @@ def test_the_tables_of_confidence(sbmc, records, study, paper):
     assert "0.812±0.000" in output
     assert "Claims, checked on these records, paper protocol:" in output
     assert "SWA" not in output  # those of MNIST7 are not asked of other studies
+
+
+def test_the_list_of_the_papers_tables(sbmc, records, tmp_path):
+    code, output, errors = sbmc("table", "paper", "--records", str(records))
+    assert (code, errors) == (0, "")
+    assert "90.8 %, 0.268" in output
+    page = tmp_path / "page.md"
+    page.write_text("<!-- index -->\n<!-- end index -->\n")
+    code, output, _ = sbmc("table", "paper", "--records", str(records), "--write", str(page))
+    assert code == 0
+    assert "| 90.8 %, 0.268 | 90.0 %, 0.300 |" in page.read_text()
