@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from sbmc.checks import require
@@ -23,27 +24,50 @@ class Chunks:
         particles: how many go through together, at most.
         alone: how many examples go through with one particle; None means `examples`, whatever the
             number of particles.
+        together: how many examples go through where there are several chunks of particles, which
+            keep all cores busy, so that examples need not be cut up for that; None means as many
+            as else.
     """
 
     examples: int
     particles: int
     alone: int | None = None
+    together: int | None = None
 
-    def examples_for(self, particles: int) -> int:
+    def examples_for(self, particles: int, *, several: bool = False) -> int:
         """Examples that go through together with so many particles, from 1 to `particles`.
 
         An example takes bytes a + b·particles, and the examples that fit are in inverse proportion
         to it. So their inverse lies on a line, between those of `alone` and of `examples`.
 
+        Args:
+            particles: of the chunk.
+            several: whether there are other chunks of particles.
+
         Example:
             >>> [Chunks(40, 10, alone=155).examples_for(n) for n in (1, 2, 5, 10)]
             [155, 117, 68, 40]
+            >>> Chunks(256, 64, together=1000).examples_for(64, several=True)
+            1000
         """
+        if several and self.together is not None:
+            return self.together
         if self.alone is None or self.particles == 1:
             return self.examples
         steps, more = self.particles - 1, particles - 1
         below = self.examples * (steps - more) + self.alone * more
         return self.alone * self.examples * steps // below
+
+    def split(self, particles: int) -> list[slice]:
+        """Chunks of so many particles, as few as are allowed and as even as can be.
+
+        Example:
+            >>> [(part.start, part.stop) for part in Chunks(100, 64).split(80)]
+            [(0, 40), (40, 80)]
+        """
+        count = -(-particles // self.particles)
+        ends = [particles * i // count for i in range(count + 1)]
+        return [slice(start, end) for start, end in pairwise(ends)]
 
 
 class Footprint(NamedTuple):
@@ -72,9 +96,9 @@ def choose_chunks(footprint: Footprint, examples: int, limit: int | None = None)
 
     Example:
         >>> choose_chunks(Footprint(shared=28_000, own=12_500), 1_200)
-        Chunks(examples=41, particles=10, alone=155)
+        Chunks(examples=41, particles=10, alone=155, together=None)
         >>> choose_chunks(Footprint(shared=3_072, own=32), 25_000)
-        Chunks(examples=1024, particles=96, alone=2026)
+        Chunks(examples=1024, particles=96, alone=2026, together=None)
     """
     room_for = ACTIVATION_BYTES if limit is None else min(limit, ACTIVATION_BYTES)
     least = footprint.shared + footprint.own

@@ -342,12 +342,16 @@ class Target:
         self.evaluations.gradient += len(positions)
         values = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
         gradients = torch.empty_like(positions)
-        chunks = self._particle_chunks(len(positions))
+        chunks = self.chunks.split(len(positions))
         if len(chunks) == 1:
             # Particles that share one reading of the data stay together; what is independent then
             # is the chunks of examples.
             return Evaluation(*self._with_gradient(positions, self._apply))
-        parts = self._apply(lambda particles: self._with_gradient(positions[particles]), chunks)
+
+        def with_gradient(particles: slice) -> tuple[Tensor, Tensor]:
+            return self._with_gradient(positions[particles], several=True)
+
+        parts = self._apply(with_gradient, chunks)
         for particles, (value, gradient) in zip(chunks, parts, strict=True):
             values[particles], gradients[particles] = value, gradient
         return Evaluation(values, gradients)
@@ -355,8 +359,9 @@ class Target:
     def log_likelihood(self, positions: Tensor) -> Tensor:
         """Log likelihood alone, `(particles,)` float64: one forward epoch for each particle."""
         self.evaluations.forward += len(positions)
-        chunks = self._particle_chunks(len(positions))
-        parts = self._apply(lambda p: self._without_gradient(positions[p]), chunks)
+        chunks = self.chunks.split(len(positions))
+        several = len(chunks) > 1
+        parts = self._apply(lambda p: self._without_gradient(positions[p], several), chunks)
         return torch.cat([torch.zeros(0, dtype=torch.float64, device=positions.device), *parts])
 
     def _apply(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
@@ -402,11 +407,13 @@ class Target:
 
         return [part(index) for index in range(batches)]
 
-    def _with_gradient(self, positions: Tensor, apply: Apply = map) -> tuple[Tensor, Tensor]:
+    def _with_gradient(
+        self, positions: Tensor, apply: Apply = map, *, several: bool = False
+    ) -> tuple[Tensor, Tensor]:
         theta = self.prior.to_parameters(positions).requires_grad_()
         value = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
         gradient = torch.zeros(positions.shape, dtype=torch.float64, device=positions.device)
-        size = self.chunks.examples_for(len(positions))
+        size = self.chunks.examples_for(len(positions), several=several)
 
         def evaluate(start: int) -> tuple[Tensor, Tensor]:
             if self._kernel is not None:
@@ -425,9 +432,9 @@ class Target:
         gradient.mul_(self.power).mul_(self.prior.scale)
         return self.power * value, gradient.to(positions.dtype)
 
-    def _without_gradient(self, positions: Tensor) -> Tensor:
+    def _without_gradient(self, positions: Tensor, several: bool) -> Tensor:
         total = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
-        size = self.chunks.examples_for(len(positions))
+        size = self.chunks.examples_for(len(positions), several=several)
         with torch.no_grad():
             theta = self.prior.to_parameters(positions)
             for start in range(0, len(self._examples), size):
@@ -452,10 +459,6 @@ class Target:
     def _sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
         each = self._likelihood.log_prob(self._forward(theta, inputs), targets)
         return each.sum(-1, dtype=torch.float64)
-
-    def _particle_chunks(self, particles: int) -> list[slice]:
-        size = self.chunks.particles
-        return [slice(i, min(i + size, particles)) for i in range(0, particles, size)]
 
     def _batch(self, start: int, end: int) -> tuple[Inputs, Tensor]:
         inputs, targets = self._examples.slice(start, end)

@@ -267,6 +267,17 @@ def test_pieces_of_any_size_add_up(name):
 
 
 @needs_compiler
+def test_several_chunks_of_particles_do_not_cut_up_the_examples():
+    many = make_target("mlp", 1500)
+    assert many.chunks.together == 1280 > many.chunks.examples
+    z = positions(many, 2 * many.chunks.particles + 1)
+    parts = [many(some) for some in z.split(many.chunks.particles // 2)]
+    for i, found in enumerate(many(z)):
+        expected = torch.cat([part[i] for part in parts])
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
+
+
+@needs_compiler
 @pytest.mark.parametrize("name", ["paper", "two convolutions with stride"])
 def test_what_is_not_kept_prepared_gives_the_same_bits(name, monkeypatch):
     kept = make_target(name)

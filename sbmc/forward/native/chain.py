@@ -31,7 +31,7 @@ from sbmc.parameters import ParameterSpace
 SOURCE = Path(__file__).with_name("chain.c")
 LANES = 8  # as there
 # Examples that lie side by side: a multiple of 32, so many that arrays stay in cache.
-FEWEST, MOST, BATCH_BYTES = 32, 128, 128 * 2**10
+FEWEST, MOST, BATCH_BYTES = 32, 256, 128 * 2**10
 # A particle's parameters are read for every batch, and its sums are eight numbers for each.
 MOST_PARAMETERS = 2**17
 EXAMPLES, PARTICLES = 1280, 64
@@ -172,7 +172,8 @@ class ChainKernel:
         # A multiple of four pieces of about the same size: threads have the same work to do.
         pieces = 4 * -(-examples // EXAMPLES)
         size = -(-examples // (pieces * self.batch)) * self.batch
-        return Chunks(min(examples, size), PARTICLES)
+        whole = -(-min(examples, EXAMPLES) // self.batch) * self.batch
+        return Chunks(min(examples, size), PARTICLES, together=min(examples, whole))
 
     def prepared_bytes(self, examples: int) -> int:
         """Memory that the examples take side by side."""
