@@ -18,6 +18,8 @@ from sbmc.prediction import Prediction, RegressionPrediction
 
 _KINDS = ("total", "aleatoric", "epistemic")
 # Rounding of float32 over a thousand classes stays well inside.
+# Examples whose differences from the labels are held at a time.
+_PIECE = 4096
 _SUM_WITHIN = 1e-3
 
 
@@ -88,8 +90,12 @@ def brier(probs: Any, labels: Any) -> float:
         0.5
     """
     probs, labels = _checked(probs, labels)
-    truth = torch.nn.functional.one_hot(labels, probs.shape[1])
-    return (probs - truth).square().sum(dim=-1).mean().item()
+    each = []
+    # In pieces: of many classes, both the labels and the differences are as large as `probs`.
+    for some, given in zip(probs.split(_PIECE), labels.split(_PIECE), strict=True):
+        truth = torch.nn.functional.one_hot(given, probs.shape[1])
+        each.append((some - truth).square().sum(dim=-1))
+    return torch.cat(each).mean().item()
 
 
 def ece(probs: Any, labels: Any, bins: int = 15) -> float:

@@ -112,7 +112,10 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sbmc.cli.run.run", lambda request: 0)
     monkeypatch.setattr("sbmc.cli.toy.run_toy_study", lambda *arguments, **options: 0)
-    workers = ["table.show_table", "table.write_table", "figure.draw_figure"]
+    monkeypatch.setattr("sbmc.cli.tune.run_tune", lambda request: 0)
+    monkeypatch.setattr("sbmc.cli.head.show_head", lambda *arguments, **options: 0)
+    workers = ["table.show_table", "table.write_table", "figure.draw_figure", "report.make_report"]
+    workers += ["table.show_index", "table.write_index", "table.show_confidence"]
     workers += ["resume.resume", "resume.extend", "resume.merge"]
     for worker in workers:
         monkeypatch.setattr(f"sbmc.cli.{worker}", lambda *arguments, **options: None)

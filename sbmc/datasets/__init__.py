@@ -5,13 +5,19 @@ from __future__ import annotations
 from os import PathLike
 
 from sbmc.checks import BadInput, nearest
-from sbmc.datasets import cifar10, digits, imdb, mnist7
+from sbmc.datasets import cifar10, digits, imdb, mnist7, shakespeare
 from sbmc.datasets.bundle import DataBundle
 from sbmc.datasets.locate import DataNotFound
 
 __all__ = ["DATASETS", "DataBundle", "DataNotFound", "load_dataset"]
 
-_MODULES = {"digits": digits, "mnist7": mnist7, "imdb": imdb, "cifar10": cifar10}
+_MODULES = {
+    "digits": digits,
+    "mnist7": mnist7,
+    "imdb": imdb,
+    "cifar10": cifar10,
+    "shakespeare": shakespeare,
+}
 
 DATASETS: dict[str, str] = {name: module.DESCRIPTION for name, module in _MODULES.items()}
 """What there is: the name of each data set and a line about it."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from sbmc.checks import require
+from sbmc.randomness import Stream, generator
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,6 +27,8 @@ class DataBundle:
         validation: `(inputs, labels)`, for early stopping and for the choice of settings.
         test: `(inputs, labels)`, for nothing but the final measurement.
         ood: out-of-domain inputs by group, in the order in which tables list them.
+        frozen: tensors that a network on these inputs needs and does not learn.
+        about: what a record says of the source besides its checksum, such as a model's weights.
     """
 
     name: str
@@ -32,6 +38,43 @@ class DataBundle:
     validation: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
     ood: dict[str, Tensor]
+    frozen: Mapping[str, Tensor] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def part(self, fraction: float, seed: int) -> DataBundle:
+        """The data set with so much of its training and validation examples, drawn at random.
+
+        Test and out-of-domain examples are left as they are.
+
+        Args:
+            fraction: in (0, 1].
+            seed: decides which examples.
+
+        Returns:
+            A data set of the same kind; of fraction 1, itself.
+
+        Raises:
+            BadInput: if the fraction is out of range, or leaves nothing.
+        """
+        require(0 < fraction <= 1, "fraction", "in (0, 1]", fraction)
+        if fraction == 1:
+            return self
+        inputs, labels = self.train_and_validation
+        before = len(self.train[1])
+        kept = []
+        for index, (start, size) in enumerate(((0, before), (before, len(labels) - before))):
+            order = torch.randperm(size, generator=generator(seed, Stream.SPLIT, index))
+            few = order[: round(fraction * size)].sort().values  # in the order of the data
+            require(len(few) > 0, "fraction", "enough for one example of each part", fraction)
+            kept.append(few + start)
+        count, chosen = len(kept[0]), torch.cat(kept)
+        # In one tensor, train before validation: as those who want them joined expect it.
+        inputs, labels = inputs[chosen], labels[chosen]
+        return replace(
+            self,
+            train=(inputs[:count], labels[:count]),
+            validation=(inputs[count:], labels[count:]),
+        )
 
     @property
     def train_and_validation(self) -> tuple[Tensor, Tensor]:

@@ -8,13 +8,16 @@ matrix product, and a first convolution one convolution.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 
 from sbmc.examples import Inputs
 from sbmc.forward import stem
 from sbmc.forward.functional import evaluation_copy
+from sbmc.forward.lowrank import Adjusted
 from sbmc.forward.rules import (
     FUNCTION_RULES,
     METHOD_RULES,
@@ -69,6 +72,33 @@ class FusedForward:
         if not straight or self._nodes[-1].args != (self._nodes[-2],):
             return None
         return [(str(node.target), self._modules[str(node.target)]) for node in middle]
+
+    def adjusted(self) -> Adjusted | None:
+        """The layers, if the model is `base(x) + up(down(x))` of linear layers and no more."""
+        inputs, output = self._nodes[0], self._nodes[-1].args[0]
+        if len(self._nodes) != 6 or not isinstance(output, fx.Node) or output.kwargs:
+            return None
+        if output.target not in (operator.add, torch.add):
+            return None
+        ends = [self._linear_at(end) for end in output.args]
+        direct = [end for end in ends if end is not None and end[0] is inputs]
+        beyond = [end for end in ends if end is not None and end[0] is not inputs]
+        if len(direct) != 1 or len(beyond) != 1:
+            return None
+        below = self._linear_at(beyond[0][0])
+        if below is None or below[0] is not inputs:
+            return None
+        return Adjusted(base=direct[0][1:], down=below[1:], up=beyond[0][1:])
+
+    def _linear_at(self, node: Any) -> tuple[Any, str, nn.Linear] | None:
+        """What a linear layer is given, its name and itself, if that is what a node is."""
+        if not isinstance(node, fx.Node) or node.op != "call_module":
+            return None
+        layer = self._modules[str(node.target)]
+        if type(layer) is not nn.Linear or len(node.args) != 1 or node.kwargs:
+            return None
+        assert isinstance(layer, nn.Linear)  # for the type checker
+        return node.args[0], str(node.target), layer
 
     def prepare(self, inputs: Inputs) -> Inputs:
         """What the first layer needs of the inputs, made once and not at every call."""

@@ -16,6 +16,7 @@ from sbmc.examples import Examples
 from sbmc.forward import Forward
 from sbmc.forward.fused import FusedForward
 from sbmc.forward.linear import LinearKernel
+from sbmc.forward.lowrank import LowRankKernel
 from sbmc.forward.native.chain import ChainKernel
 from sbmc.forward.native.head import HeadKernel
 from sbmc.forward.native.plan import PASSING, NotAChain
@@ -75,11 +76,14 @@ def find_kernel(
     if layers is not None:
         layers = [(name, module) for name, module in layers if type(module) not in PASSING]
     reason = "not a chain of layers"
-    for kind in KERNELS if layers is not None else ():
-        assert layers is not None
+    known: list[tuple[Any, Any]] = [(kind, layers) for kind in KERNELS if layers is not None]
+    adjusted = forward.adjusted()
+    if adjusted is not None:
+        known.append((LowRankKernel, adjusted))
+    for kind, parts in known:
         try:
             few = Examples(inputs[:PROBE_EXAMPLES], examples.targets[:PROBE_EXAMPLES])
-            kernel = kind(layers, forward.space, likelihood, inputs[:1])
+            kernel = kind(parts, forward.space, likelihood, inputs[:1])
             if _agrees(kernel, forward, likelihood, few, theta):
                 logger.debug("kernel: %s", kernel.name)
                 return kernel

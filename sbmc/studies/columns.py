@@ -16,6 +16,16 @@ COLUMNS = (
 )
 # Studies whose groups are too different to be one number, in kind and in size: digits of entropies.
 _BY_GROUP = {"imdb": 5, "cifar10": 4}
+# The columns of the paper's table of GPT-2.
+_LANGUAGE = (
+    Column("accuracy", "accuracy %", 2),
+    Column("nll", "NLL", 3),
+    *(
+        Column(f"entropy.{kind}.{name}", f"{words} {name}", 3)
+        for kind, words in (("total", "H_tot"), ("epistemic", "H_ep"))
+        for name in ("correct", "incorrect")
+    ),
+)
 
 NOTES = {
     "imdb": (
@@ -41,8 +51,11 @@ def table_columns(experiment: Experiment) -> tuple[Column, ...]:
 
     Returns:
         For digits and MNIST7, accuracy, NLL and H_ep of correct, incorrect and all out-of-domain
-        predictions; for others, Brier score and ECE too, and each out-of-domain group.
+        predictions; for shakespeare those of the paper's table; for others, Brier score and ECE
+        too, and each out-of-domain group.
     """
+    if experiment.name == "shakespeare":
+        return _LANGUAGE
     if experiment.name not in _BY_GROUP:
         return COLUMNS
     return (*first_order(ece=True), *entropies(experiment, "epistemic"))

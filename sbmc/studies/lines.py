@@ -98,7 +98,7 @@ def number(value: float | None, error: float | None, column: Column) -> str:
 
 def whole(value: float | None) -> str:
     """A count, as a cell."""
-    return MISSING if value is None else f"{value:,.0f}"
+    return MISSING if value is None or math.isnan(value) else f"{value:,.0f}"
 
 
 def our_cells(pooled: Pooled, columns: Sequence[Column]) -> list[str]:

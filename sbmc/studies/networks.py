@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from torch import nn
+from torch import Tensor, nn
 
 from sbmc.checks import BadInput, nearest, require
 
@@ -72,19 +72,57 @@ def linear_head(input_shape: tuple[int, ...], classes: int) -> nn.Linear:
     return nn.Linear(input_shape[0], classes)
 
 
-NETWORKS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
+def lora_head(
+    input_shape: tuple[int, ...], classes: int, frozen: Mapping[str, Tensor] | None = None
+) -> nn.Module:
+    """Build a rank-50 adjustment of a language model's own output layer, which stays frozen.
+
+    On 576 features and 2,500 classes it has 50 · (576 + 2,500) = 153,800 parameters.
+
+    Args:
+        input_shape: `(features,)` of one input.
+        classes: number of outputs.
+        frozen: `output`, the model's own output layer, `(classes, features)`.
+
+    Returns:
+        The layer, A random and B zero, so that it begins as the model's own; of lower rank where
+        there are fewer features or classes.
+
+    Raises:
+        BadInput: if the frozen layer is missing or of another shape.
+    """
+    from sbmc.language.lora import RANK, LoraHead  # late: for one study alone
+
+    base = (frozen or {}).get("output")
+    rule = f"one with a frozen output layer of shape {(classes, *input_shape)}"
+    shape = None if base is None else tuple(base.shape)
+    require(shape == (classes, *input_shape), "data", rule, shape)
+    assert base is not None
+    return LoraHead(base, min(RANK, *base.shape))
+
+
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "cnn": paper_cnn,
     "linear": linear_head,
+    "lora-head": lora_head,
 }
+# Those that are built around tensors of the data set.
+_AROUND_FROZEN = ("lora-head",)
 
 
-def build_network(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def build_network(
+    name: str,
+    input_shape: tuple[int, ...],
+    classes: int,
+    frozen: Mapping[str, Tensor] | None = None,
+) -> nn.Module:
     """Build a network by its name in a study's configuration.
 
     Args:
         name: a key of `NETWORKS`.
         input_shape: the shape of one input.
         classes: number of outputs.
+        frozen: the data set's tensors that a network may be built around.
 
     Returns:
         The untrained network.
@@ -97,4 +135,6 @@ def build_network(name: str, input_shape: tuple[int, ...], classes: int) -> nn.M
         raise BadInput(
             f"`network` must be one of {known}, but got {name!r}.{nearest(name, NETWORKS)}"
         )
+    if name in _AROUND_FROZEN:
+        return NETWORKS[name](input_shape, classes, frozen)
     return NETWORKS[name](input_shape, classes)

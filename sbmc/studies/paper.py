@@ -14,6 +14,9 @@ _GROUPS = {
     "mnist7": {"8": "8", "9": "9", "white_noise": "wn", "perturbed": "per"},
     "imdb": {name: name for name in ("reviews", "meta", "lipsum", "full_reviews", "full_meta")},
     "cifar10": {name: name for name in ("close", "corrupt", "far")},
+    # No out-of-domain texts; in the paper's tables it goes by the name of its model.
+    "shakespeare": {},
+    "gpt2": {},
 }
 _KINDS = {"epistemic": "h_ep", "total": "h_tot"}
 
@@ -25,7 +28,7 @@ class PaperRow:
     Attributes:
         method: the method's name; `hmc-gs` is the paper's long chain.
         islands: the paper's P, or None where it gives none.
-        epochs: per chain, without the anchor's.
+        epochs: per chain, without the anchor's; NaN where it gives none.
         total_epochs: of all chains and the anchor, or None where it gives none.
         values: metric name to value; what the paper does not give is absent.
         errors: metric name to standard error, where the paper gives one.
@@ -215,7 +218,7 @@ def _read_row(row: dict[str, str]) -> PaperRow:
     values, errors = {}, {}
     for kind in _KINDS.values():
         parts = [row.get(f"{kind}_{group}") for group in groups(row["experiment"]).values()]
-        if not row.get(f"{kind}_ood") and all(parts):
+        if parts and not row.get(f"{kind}_ood") and all(parts):
             # The paper's groups have the same number of examples: "all" is the mean of their means.
             row = {**row, f"{kind}_ood": repr(sum(float(p) for p in parts if p) / len(parts))}
     for metric, (column, unit) in metric_columns(row["experiment"]).items():
@@ -226,7 +229,7 @@ def _read_row(row: dict[str, str]) -> PaperRow:
     return PaperRow(
         method=row["method"],
         islands=_whole(row["islands"]),
-        epochs=float(row["epochs"]),
+        epochs=float(row.get("epochs") or "nan"),
         total_epochs=_real(row.get("total_epochs")),
         values=values,
         errors=errors,

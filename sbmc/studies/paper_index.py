@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -140,11 +140,12 @@ def _metrics(entry: Entry, study: Experiment, records: Path) -> tuple[str, str, 
     assert row is not None  # only long chains have none
     pooled = _pool(find_records(records, study, row))
     at = "" if paper.s is None else f", s = {paper.s:g}"
-    shown = [
-        MISSING if values is None else f"{100 * values['accuracy']:.1f} %, {values['nll']:.3f}"
-        for values in (paper.values, pooled and pooled.values)
-    ]
-    return f"accuracy, NLL (P = {most}{at})", *shown, used
+    theirs, values = _shown(paper.values), None if pooled is None else pooled.values
+    return f"accuracy, NLL (P = {most}{at})", theirs, _shown(values), used
+
+
+def _shown(values: Mapping[str, float] | None) -> str:
+    return MISSING if values is None else f"{100 * values['accuracy']:.1f} %, {values['nll']:.3f}"
 
 
 def _group(entry: Entry, study: Experiment, records: Path) -> tuple[str, str, str, list[Record]]:

@@ -138,7 +138,7 @@ def run_study(
         save_posterior=save_posterior,
         execution=execution.as_dict(),
         data_dir=None if workshop.data_dir is None else str(Path(workshop.data_dir).absolute()),
-        data={"name": context.data.name, "checksum": context.data.checksum},
+        data=_about(context),
         versions=software_versions(),
     )
     with under_way(journal, folder):
@@ -204,8 +204,9 @@ def prepare_context(
     """
     from sbmc.studies.networks import build_network
 
-    data = workshop.data(experiment, seed)
-    network = build_network(settings["network"], tuple(data.train[0].shape[1:]), data.classes)
+    data = workshop.data(experiment, seed, settings.get("fraction"))
+    shape = tuple(data.train[0].shape[1:])
+    network = build_network(settings["network"], shape, data.classes, data.frozen)
     return Context(experiment, settings, seed, data, network, workshop)
 
 
@@ -233,7 +234,7 @@ def _measure(
         method=method.name,
         settings=settings,
         seed=context.seed,
-        data={"name": data.name, "checksum": data.checksum},
+        data=_about(context),
         cost={
             **outcome.cost(islands),
             "wall_seconds": None if derived else outcome.wall_seconds,
@@ -255,7 +256,7 @@ def _metrics(posterior: Posterior, data: DataBundle) -> dict[str, float | None]:
     outside = {group: _predict(posterior, each) for group, each in data.ood.items()}
     return {
         **classification_metrics(_predict(posterior, inputs), labels),
-        **ood_metrics(outside),
+        **(ood_metrics(outside) if outside else {}),
         "island_ess": float(posterior.island_ess),
     }
 
@@ -275,7 +276,7 @@ def _failed(context: Context, method: Method, error: Exception, seconds: float) 
         method=method.name,
         settings=context.settings,
         seed=context.seed,
-        data={"name": context.data.name, "checksum": context.data.checksum},
+        data=_about(context),
         cost={**nothing, "wall_seconds": seconds},
         metrics={},
         islands=[],
@@ -317,3 +318,9 @@ def _find(out: Path, experiment: str, method: str, settings: Settings, seed: int
         return None
     record = read_record(path)
     return record if record.outcome == "completed" else None
+
+
+def _about(context: Context) -> dict[str, Any]:
+    """What records say about the data."""
+    data = context.data
+    return {"name": data.name, "checksum": data.checksum, **data.about}

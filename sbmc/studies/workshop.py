@@ -82,14 +82,18 @@ class Workshop:
             self._kept[key] = make()
         return self._kept[key]
 
-    def data(self, experiment: Experiment, seed: int) -> DataBundle:
-        """The experiment's data; the generated out-of-domain groups come from the seed."""
+    def data(self, experiment: Experiment, seed: int, fraction: float | None = None) -> DataBundle:
+        """The experiment's data, or a part of them; what is drawn comes from the seed."""
         from sbmc.datasets import load_dataset
 
-        return self.keep(
+        whole = self.keep(
             ("data", experiment.dataset, seed),
             lambda: load_dataset(experiment.dataset, self.data_dir, seed),
         )
+        if fraction is None:
+            return whole
+        key = ("data", experiment.dataset, seed, fraction)
+        return self.keep(key, lambda: whole.part(fraction, seed))
 
 
 @dataclass
@@ -140,8 +144,12 @@ class Context:
 
         return self._trained(
             "anchor",
-            lambda: sbmc.train_map(self.network, *self._splits(), **self._training()),
+            lambda: sbmc.train_map(self._start(), *self._splits(), **self._training()),
         )
+
+    def _start(self) -> nn.Module:
+        """The network to begin at: its own initial weights count where `initial` says so."""
+        return self.fresh_network() if self.settings.get("initial") == "model" else self.network
 
     def swa(self) -> Trained:
         """Stochastic weight averaging, with the experiment's settings."""
@@ -161,7 +169,9 @@ class Context:
 
         shape = tuple(self.data.train[0].shape[1:])
         with seeded(generator(self.seed, Stream.NETWORK), torch.device("cpu")):
-            return build_network(self.settings["network"], shape, self.data.classes)
+            return build_network(
+                self.settings["network"], shape, self.data.classes, self.data.frozen
+            )
 
     def dropout_network(self) -> Trained:
         """A network trained with dropout, with the experiment's settings."""
@@ -211,6 +221,8 @@ class Context:
         def make() -> Trained:
             began = time.perf_counter()
             model = train()
+            # Such as a low-rank adjustment, whose factors are balanced before anything is anchored.
+            getattr(model, "after_training", lambda: None)()
             return rebuild([model], [model.history], time.perf_counter() - began)
 
         return self._kept(kind, self._key(kind, *more), make, rebuild)
@@ -278,12 +290,16 @@ class Context:
 
     def _training(self) -> dict[str, Any]:
         settings = {name: self.settings[name] for name in TRAINING}
+        if self.settings.get("initial") is not None:
+            settings["initial"] = self.settings["initial"]
         return {**settings, "seed": self.seed, "progress": self.progress}
 
     def _key(self, kind: str, *more: Any) -> tuple:
         training = tuple(self.settings[name] for name in ("network", *TRAINING))
         checksum = self.data.checksum
-        return (kind, self.experiment.name, checksum, self.seed, training, *more)
+        own = [self.settings.get(name) for name in ("fraction", "initial")]
+        own = [value for value in own if value is not None]
+        return (kind, self.experiment.name, checksum, self.seed, training, *own, *more)
 
 
 def _as_ensemble(

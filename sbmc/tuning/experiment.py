@@ -241,6 +241,7 @@ def _load(plan: Plan, data_dir: Path | None) -> tuple[Any, Any, float, dict[str,
 
     data = load_dataset(plan.experiment.dataset, data_dir)
     examples = data.train_and_validation
-    network = build_network(plan.settings["network"], tuple(examples[0].shape[1:]), data.classes)
+    shape = tuple(examples[0].shape[1:])
+    network = build_network(plan.settings["network"], shape, data.classes, data.frozen)
     share = len(data.validation[1]) / len(examples[1])
     return network, examples, share, {"name": data.name, "checksum": data.checksum}

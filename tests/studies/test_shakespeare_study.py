@@ -1,0 +1,118 @@
+"""The study of a language model from end to end, with a stand-in of a model and a short text."""
+
+import gzip
+import hashlib
+
+import pytest
+import torch
+from tiny_language import TEXT, folder_of_weights, use_stand_in
+
+from sbmc.checks import BadInput
+from sbmc.datasets import shakespeare
+from sbmc.language import LoraHead, text_states
+from sbmc.studies.experiments import get_experiment
+from sbmc.studies.methods import get_method
+from sbmc.studies.networks import build_network
+from sbmc.studies.records import read_record
+from sbmc.studies.runner import prepare_context, run_study
+from sbmc.studies.settings import resolve
+from sbmc.studies.workshop import Workshop
+
+SHORT = {"batch_size": 64, "max_epochs": 3}
+FEW = {**SHORT, "particles": 3, "epochs": None, "steps": 2, "trajectory": None, "leapfrog": 1}
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """The data set `shakespeare`, made of a short text and a stand-in."""
+    use_stand_in(monkeypatch)
+    weights = folder_of_weights(tmp_path / "tiny")
+    monkeypatch.setenv("SBMC_MODEL", str(weights))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SBMC_DATA", str(tmp_path))
+    (tmp_path / shakespeare.FILE).write_bytes(gzip.compress(TEXT.encode()))
+    monkeypatch.setattr(shakespeare, "SHA256", hashlib.sha256(TEXT.encode()).hexdigest())
+    monkeypatch.setattr(shakespeare, "CLASSES", 12)
+    return weights
+
+
+def run(method, out, overrides, seed=0):
+    experiment = get_experiment("shakespeare")
+    settings = resolve(experiment, get_method(method), "paper", overrides)
+    return run_study(experiment, get_method(method), settings, seed, out)
+
+
+def test_map_and_s_hmc_write_records_that_name_the_weights(tiny, tmp_path):
+    point = run("map", tmp_path / "out", SHORT)
+    sampled = run("s-hmc", tmp_path / "out", FEW)
+    for done in (point, sampled):
+        record = read_record(done.path)
+        assert record.outcome == "completed", record.message
+        assert record.data["weights"] == "tiny"
+        assert record.data["weights_sha256"] == hashlib.sha256(b"some weights").hexdigest()
+        assert record.data["text_sha256"] == shakespeare.SHA256
+        assert record.settings["fraction"] == 1.0
+        for name in ("correct", "incorrect"):
+            assert record.metrics[f"entropy.total.{name}"] > 0
+    assert point.record.metrics["entropy.epistemic.correct"] == 0
+    assert sampled.record.metrics["entropy.epistemic.correct"] > 0
+    assert sampled.record.details["fit"]["kernel"] == "low-rank"
+
+
+def test_a_part_of_the_positions_is_another_run(tiny, tmp_path):
+    whole, part = (run("map", tmp_path, {**SHORT, "fraction": f}) for f in (1.0, 0.3))
+    assert whole.record.hash != part.record.hash
+    assert part.record.settings["fraction"] == 0.3
+    assert whole.record.data == part.record.data
+
+
+def test_the_anchor_is_balanced_and_depends_on_the_seed(tiny):
+    experiment = get_experiment("shakespeare")
+    settings = resolve(experiment, get_method("map"), "paper", SHORT)
+    anchors = []
+    for seed in (0, 0, 1):
+        context = prepare_context(experiment, settings, seed, Workshop())
+        (anchor,) = context.anchor().models
+        anchors.append(anchor)
+        down, up = anchor.down.weight.detach(), anchor.up.weight.detach()
+        assert isinstance(anchor, LoraHead)
+        torch.testing.assert_close(down @ down.T, up.T @ up, rtol=1e-4, atol=1e-5)
+        assert bool(down.any())
+    weights = [anchor.up.weight for anchor in anchors]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_training_improves_on_the_frozen_layer(tiny):
+    experiment = get_experiment("shakespeare")
+    settings = resolve(experiment, get_method("map"), "paper", SHORT)
+    context = prepare_context(experiment, settings, 0, Workshop())
+    inputs, labels = context.data.train
+    anchor = context.anchor().models[0]
+    losses = [
+        torch.nn.functional.cross_entropy(outputs, labels)
+        for outputs in (inputs @ context.data.frozen["output"].T, anchor(inputs))
+    ]
+    assert losses[1] < losses[0]
+
+
+def test_the_network_needs_the_frozen_layer():
+    with pytest.raises(BadInput, match="`data` must be one with a frozen output layer"):
+        build_network("lora-head", (6,), 12)
+    with pytest.raises(BadInput, match="`data` must be one with a frozen output layer"):
+        build_network("lora-head", (6,), 12, {"output": torch.zeros(12, 5)})
+    network = build_network("lora-head", (576,), 2500, {"output": torch.zeros(2500, 576)})
+    assert sum(p.numel() for p in network.parameters() if p.requires_grad) == 153_800
+
+
+def test_another_text_is_refused(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(shakespeare, "SHA256", "0" * 64)
+    with pytest.raises(BadInput, match="must be tiny Shakespeare"):
+        run("map", tmp_path, SHORT)
+
+
+def test_the_data_are_those_of_the_named_model(tiny, tmp_path):
+    own = text_states(TEXT, tiny, cache=tmp_path / "elsewhere")
+    found = shakespeare.load()
+    assert found.checksum == own.checksum
+    assert found.about["block"] == 128
