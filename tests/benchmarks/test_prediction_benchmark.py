@@ -30,11 +30,11 @@ def test_predicting_is_measured_beside_sampling(tmp_path, capsys):
 
 def test_it_says_where_predicting_takes_too_long():
     def row(ratio, allowed):
-        return {"title": "a net", "over_forward": ratio, "allowed": allowed}
+        return {"title": "a net", "over_epoch": ratio, "allowed": allowed}
 
     rows = [row(2.1, 2.0), row(2.0, 2.0), row(9.0, None)]
     (failure,) = prediction.find_failures({"prediction": rows})
-    assert "takes 2.10 forward halves of an epoch, 2 allowed" in failure
+    assert "takes 2.10 epochs, 2 allowed" in failure
 
 
 def test_bad_options_are_refused(capsys):

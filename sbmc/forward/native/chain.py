@@ -195,9 +195,16 @@ class ChainKernel:
     def lay(self, inputs: Tensor) -> Tensor:
         """Inputs side by side, as `outputs` reads them: `(batches, features, batch)`."""
         height, width = self._steps[0].margin
-        if height or width:
-            inputs = F.pad(inputs, (width, width, height, height))
-        return self._side_by_side(inputs.flatten(1))
+        batches = -(-len(inputs) // self.batch)
+        laid = inputs.new_empty(batches, int(self._chain.features), self.batch)
+        # Piece by piece: copies on the way would be as large as the data, twice.
+        step = max(1, EXAMPLES // self.batch)
+        for first in range(0, batches, step):
+            some = inputs[first * self.batch : (first + step) * self.batch]
+            if height or width:
+                some = F.pad(some, (width, width, height, height))
+            laid[first : first + step] = self._side_by_side(some.flatten(1))
+        return laid
 
     def outputs(self, theta: Tensor, laid: Tensor, examples: int) -> Tensor:
         """What the chain gives, without likelihood and gradient.
