@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -40,5 +41,6 @@ def test_other_levels_and_silence_say_nothing_of_it(level):
 def test_debug_shows_the_choice():
     text = "\n".join(shown("debug"))
     assert "model evaluated by the fused path" in text
-    assert "kernel: linear" in text
-    assert "target: fused path, linear kernel, Chunks(" in text
+    # In C where there is a compiler, in torch where there is none.
+    (name,) = re.findall("kernel: (head|linear)", text)
+    assert f"target: fused path, {name} kernel, Chunks(" in text

@@ -154,11 +154,17 @@ def test_pointing_at_a_curve_tells_its_values(page):
 
 def test_pointing_at_a_bar_tells_its_parts(page):
     from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.support.ui import WebDriverWait
 
     bar = page.find_element("css selector", "svg.bars g.bar")
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", bar)
-    ActionChains(page).move_to_element(bar).perform()
-    assert "aleatoric 0.100, epistemic" in page.find_element("id", "tip").text
+
+    def told(driver):
+        # A pointer that is there already, or a page that still scrolls, tells nothing.
+        ActionChains(driver).move_by_offset(3, 3).move_to_element(bar).perform()
+        return "aleatoric 0.100, epistemic" in driver.find_element("id", "tip").text
+
+    assert WebDriverWait(page, 10).until(told)
 
 
 def test_folded_tables_open(page):
