@@ -187,7 +187,8 @@ def test_the_process_keeps_its_limit_and_would_not_without(case):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     print(found)
-    assert found["peaks"][0] <= found["limit"] < found["peaks"][1]
+    # An estimate from shapes: docs/gotchas.md asks for a tenth of room, for what allocators waste.
+    assert found["peaks"][0] <= 1.1 * found["limit"] < found["peaks"][1]
     # a limit that is kept with room to spare would say nothing of the estimate
     for peak, expected in zip(found["peaks"], found["expected"], strict=True):
         assert 0.6 * expected < peak < 1.15 * expected
