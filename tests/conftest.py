@@ -11,3 +11,18 @@ torch.set_num_threads(1)
 def _same_global_noise():
     """Layers draw their initial weights from torch's global generator: alike in every run."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def sbmc(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty folder; give back its exit code, output and errors."""
+    from sbmc.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments):
+        code = main([str(each) for each in arguments])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return command

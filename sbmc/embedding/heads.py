@@ -51,7 +51,7 @@ class HeadRun:
         Returns:
             That folder.
         """
-        from sbmc.tuning.ledger import write_json
+        from sbmc.studies.records import write_json
 
         seed = self.record["settings"]["seed"]
         folder = Path(out) / "head" / str(self.record["hash"]) / f"seed-{seed}"

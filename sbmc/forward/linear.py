@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.chunks import Chunks
-from sbmc.forward.native.chain import categorical_residuals
 from sbmc.forward.native.plan import NotAChain
 from sbmc.likelihoods import Categorical, Gaussian, Likelihood
 from sbmc.parameters import ParameterSpace
@@ -34,6 +33,40 @@ class Rows(NamedTuple):
 
     inputs: Tensor  # (examples, features)
     targets: Tensor  # (examples,) labels or (examples, outputs)
+
+
+class Linear(NamedTuple):
+    """A linear layer, and where its parameters begin in a particle's vector."""
+
+    outputs: int
+    features: int
+    weight: int
+    bias: int | None
+
+
+def find_linear(
+    layers: Sequence[tuple[str, nn.Module]], space: ParameterSpace, inputs: Tensor
+) -> Linear:
+    """The layer, if a model is one linear layer, all of whose parameters are sampled.
+
+    Args:
+        layers: the modules by name, without those that pass everything on.
+        space: the sampled parameters.
+        inputs: a few examples.
+
+    Raises:
+        NotAChain: it is not that.
+    """
+    name, layer = layers[0] if len(layers) == 1 else ("", None)
+    if type(layer) is not nn.Linear or inputs.ndim != 2:
+        raise NotAChain("not one linear layer")
+    assert isinstance(layer, nn.Linear)  # for the type checker
+    names = [f"{name}.{own}" if name else own for own, _ in layer.named_parameters()]
+    if sorted(names) != sorted(space.names):
+        raise NotAChain("frozen parameters")
+    begins = [sum(space.sizes[: space.names.index(each)]) for each in names]
+    sizes = int(layer.out_features), int(layer.in_features)
+    return Linear(*sizes, begins[0], begins[1] if len(begins) > 1 else None)
 
 
 class LinearKernel:
@@ -58,23 +91,17 @@ class LinearKernel:
         likelihood: Likelihood,
         inputs: Tensor,
     ) -> None:
-        name, layer = layers[0] if len(layers) == 1 else ("", None)
-        if type(layer) is not nn.Linear or inputs.ndim != 2:
-            raise NotAChain("not one linear layer")
-        assert isinstance(layer, nn.Linear)  # for the type checker
+        found = find_linear(layers, space, inputs)
         if not isinstance(likelihood, (Categorical, Gaussian)):
             raise NotAChain("a likelihood of the user's")
         if inputs.dtype not in (torch.float32, torch.float64):
             raise NotAChain(f"{inputs.dtype}")
-        names = [f"{name}.{own}" if name else own for own, _ in layer.named_parameters()]
-        if sorted(names) != sorted(space.names):
-            raise NotAChain("frozen parameters")
         self._likelihood = likelihood
-        self._outputs, self._features = int(layer.out_features), int(layer.in_features)
-        ends = [sum(space.sizes[:i]) for i in range(len(space.sizes) + 1)]
-        where = {n: slice(ends[i], ends[i + 1]) for i, n in enumerate(space.names)}
-        self._weight = where[names[0]]
-        self._bias = where[names[1]] if len(names) > 1 else None
+        self._outputs, self._features = found.outputs, found.features
+        end = found.weight + found.outputs * found.features
+        self._weight = slice(found.weight, end)
+        bias = found.bias
+        self._bias = None if bias is None else slice(bias, bias + found.outputs)
         self._dim = space.dim
         self._element = inputs.element_size()
 
@@ -139,10 +166,6 @@ class LinearKernel:
         self, out: Tensor, targets: Tensor, bias: Tensor | None, value: Tensor, slopes: Tensor
     ) -> None:
         """Put gradients in place of the outputs `(particles, outputs, rows)`; add up the rest."""
-        if isinstance(self._likelihood, Categorical) and categorical_residuals(
-            out, targets, bias, value, slopes
-        ):
-            return
         if bias is not None:
             out += bias.unsqueeze(-1)
         if isinstance(self._likelihood, Gaussian):

@@ -107,9 +107,15 @@ def write_record(out: Path, record: Record) -> Path:
     content = jsonable(asdict(record))
     validate(content)
     path = record_path(out, record.experiment, record.method, record.hash, record.seed)
+    # Half a record, of a run that is killed while it writes, would trip a table.
+    write_json(path, content)
+    return path
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A run that is killed while it writes must not leave half a record that a table would trip on.
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".record-", suffix=".json")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=".json")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1, ensure_ascii=False, allow_nan=False)
@@ -119,7 +125,6 @@ def write_record(out: Path, record: Record) -> Path:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return path
 
 
 def read_record(path: Path) -> Record:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import nn
 
 from sbmc.checks import Phrase, require
 from sbmc.log import logger
+from sbmc.studies.records import write_json
 from sbmc.tuning.result import Cell, Tuning, read_tuning
 
 NAME = "tuning.json"
@@ -109,21 +109,6 @@ class Ledger:
     def _weights(self, v: float, fold: int) -> Path:
         assert self._folder is not None
         return self._folder / WEIGHTS / f"v-{v:.12g}-fold-{fold}.safetensors"
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write a JSON file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=".json")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _require_same(old: Tuning, new: Tuning, folder: Path) -> None:

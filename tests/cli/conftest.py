@@ -2,22 +2,8 @@
 
 import pytest
 
-from sbmc.cli import main
 from sbmc.datasets import load_dataset
 from sbmc.studies.networks import build_network
-
-
-@pytest.fixture
-def sbmc(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; give back its exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments):
-        code = main([str(each) for each in arguments])
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return command
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.cli import main
 from sbmc.cli.run import parse_numbers
 from sbmc.studies.methods import METHODS
 from sbmc.studies.records import read_record
@@ -20,19 +19,6 @@ TINY_HMC = [*TINY, "--steps", "3", "--particles", "2", "--set", "leapfrog=1"]
 
 def records(folder):
     return sorted(folder.rglob("record.json"))
-
-
-@pytest.fixture
-def sbmc(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; give back its exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments):
-        code = main([str(each) for each in arguments])
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return command
 
 
 def test_comparison_ends_with_table_sentence_and_picture(sbmc, tmp_path):

@@ -6,18 +6,6 @@ from report_pages import write_run
 from sbmc.cli import main
 
 
-@pytest.fixture
-def sbmc(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments):
-        code = main([str(each) for each in arguments])
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return command
-
-
 def test_it_writes_a_page_and_says_where(sbmc, tmp_path):
     write_run(tmp_path / "runs")
     code, out, err = sbmc("report", "runs")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.cli import main
 from sbmc.cli import tune as command
 from sbmc.cli.run import Request as RunRequest
 from sbmc.tuning.experiment import plan_tuning
@@ -15,18 +14,6 @@ from sbmc.tuning.experiment import plan_tuning
 TINY = ["--set", "max_epochs=3", "--set", "batch_size=256", "--set", "leapfrog=1", "--epochs", "2"]
 TINY += ["--particles", "2", "--folds", "2", "--examples", "120"]
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
-
-
-@pytest.fixture
-def sbmc(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        code = main([str(each) for each in arguments])
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return run
 
 
 def test_two_tables_a_record_and_a_command_to_run_next(sbmc, tmp_path):

@@ -23,6 +23,7 @@ FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC", "-w
 # For this processor, by its name in gcc and in clang; else for any of its kind.
 TUNINGS = (("-march=native",), ("-mcpu=native",), ())
 SECONDS = 60
+HEADERS = Path(__file__).parent  # what sources include
 
 
 class NoLibrary(Exception):
@@ -32,12 +33,12 @@ class NoLibrary(Exception):
 def load(source: Path) -> ctypes.CDLL:
     """The compiled source, from the user's cache or made now.
 
-    A library's name is a hash of its source, the flags and what the compiler says of itself and of
-    the processor, so that machines may share a cache. It is made elsewhere and renamed: processes
-    that do this at once all find it whole.
+    A library's name is a hash of its source, the headers, the flags and what the compiler says of
+    itself and of the processor, so that machines may share a cache. It is made elsewhere and
+    renamed: processes that do this at once all find it whole.
 
     Args:
-        source: one C file that needs nothing but the standard library.
+        source: one C file that needs nothing but the standard library and the headers here.
 
     Returns:
         The library, whose functions run without Python's lock.
@@ -74,7 +75,8 @@ def _compilers() -> list[list[str]]:
 def _cached(command: list[str], source: Path) -> ctypes.CDLL:
     # All that the compiler defines: its version, and each extension of the processor.
     described = _run([*command, "-E", "-dM", "-x", "c", os.devnull])
-    parts = [source.read_bytes(), shlex.join(command).encode(), described]
+    headers = [header.read_bytes() for header in sorted(HEADERS.glob("*.h"))]
+    parts = [source.read_bytes(), *headers, shlex.join(command).encode(), described]
     name = f"{source.stem}-{hashlib.sha256(b'|'.join(parts)).hexdigest()[:32]}.so"
     try:
         folder = cache_folder()
@@ -105,7 +107,7 @@ def cache_folder() -> Path:
 
 
 def _compile(command: list[str], source: Path, to: Path) -> Path:
-    _run([*command, str(source), "-o", str(to), "-lm"])
+    _run([*command, "-I", str(HEADERS), str(source), "-o", str(to), "-lm"])
     return to
 
 

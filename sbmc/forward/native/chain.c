@@ -19,11 +19,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LANES 8
-#define PAIR (2 * LANES)
+#include "lanes.h"
 
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t flags __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#define PAIR (2 * LANES)
 
 enum { APPLY, MAX, MEAN, BEND };
 enum { RELU, TANH, SIGMOID, SILU, GELU, GELU_TANH, LEAKY, ELU, SOFTPLUS };
@@ -44,21 +42,6 @@ typedef struct {
     const layer *layer;
 } chain;
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* Keep a vector in a register: compilers read memory again for every use, which takes longer. */
-#if defined(__x86_64__)
-#define HOLD(vector) __asm__("" : "+x"(vector))
-#else
-#define HOLD(vector)
-#endif
-
-INLINE lanes load(const float *from) { return *(const lanes *)from; }
-INLINE void store(float *to, lanes x) { *(lanes *)to = x; }
-INLINE lanes all(float x) { return (lanes){x, x, x, x, x, x, x, x}; }
-INLINE lanes choose(flags mask, lanes yes, lanes no) {
-    return (lanes)((mask & (flags)yes) | (~mask & (flags)no));
-}
 INLINE lanes rectify(lanes x) { return (lanes)(~(flags)(x <= 0.0f) & (flags)x); }
 
 /* ---- apply: forward, for `width` outputs at one position -------------------------------------- */
@@ -270,19 +253,6 @@ static void pool_inputs(const layer *l, int64_t batch, const float *in, const fl
 
 /* ---- functions of one number ------------------------------------------------------------------- */
 
-/* exp(x) for x <= 0, to two units in the last place. */
-INLINE lanes exponential(lanes x) {
-    lanes shifted = x * 1.44269504f + 12582912.0f; /* the nearest whole number, in the last bits */
-    lanes n = shifted - 12582912.0f;
-    lanes r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    lanes y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f, y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f, y = y * r + 5.0000001201e-1f;
-    y = y * r * r + r + 1.0f;
-    flags power = ((flags)shifted + (127 - 0x4B400000)) << 23;
-    return choose(x < -87.0f, (lanes){0}, y * (lanes)power);
-}
-
 /* exp(x) - 1 for x <= 0: near 0 without the difference. */
 INLINE lanes exponential_less_one(lanes x) {
     lanes y = x * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -395,7 +365,6 @@ static void bend(const layer *l, int64_t batch, const float *in, float *out, con
 
 /* ---- likelihoods: the sum over examples first <= e < last, and the outputs' gradient ----------- */
 
-/* `slope` may be `out` itself. */
 static double categorical(int64_t outputs, int64_t batch, const int32_t *label, int64_t first,
                           int64_t last, const float *out, float *slope) {
     double value = 0;
@@ -428,25 +397,6 @@ static double categorical(int64_t outputs, int64_t batch, const int32_t *label, 
         }
     }
     return value;
-}
-
-/* For each particle's outputs (outputs, batch), `batch` a multiple of LANES: add the bias, add the
- * log likelihood to the value, put the gradient in place of the outputs, and add its sums to that
- * of the bias. */
-void sbmc_categorical(int64_t particles, int64_t outputs, int64_t batch, const int32_t *label,
-                      const float *bias, float *out, double *value, double *slope) {
-    for (int64_t i = 0; bias && i < particles * outputs; i++)
-        for (int64_t e = 0; e < batch; e += LANES)
-            store(out + i * batch + e, load(out + i * batch + e) + bias[i]);
-    for (int64_t p = 0; p < particles; p++) {
-        float *own = out + p * outputs * batch;
-        value[p] += categorical(outputs, batch, label, 0, batch, own, own);
-    }
-    for (int64_t i = 0; bias && i < particles * outputs; i++) {
-        lanes sum = {0};
-        for (int64_t e = 0; e < batch; e += LANES) sum += load(out + i * batch + e);
-        for (int64_t e = 0; e < LANES; e++) slope[i] += sum[e];
-    }
 }
 
 static double gaussian(const chain *c, const float *target, int64_t first, int64_t last,

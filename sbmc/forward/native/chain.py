@@ -269,39 +269,9 @@ class ChainKernel:
         return value + self._constant * (end - start), slope
 
 
-def categorical_residuals(
-    out: Tensor, labels: Tensor, bias: Tensor | None, value: Tensor, slopes: Tensor
-) -> bool:
-    """Put gradients of log softmax(out + bias)[label] in place of outputs, if the C code can.
-
-    Args:
-        out: `(particles, outputs, examples)`, contiguous.
-        labels: `(examples,)`.
-        bias: `(particles, outputs)`, contiguous, or None.
-        value: `(particles,)` float64, to which log likelihoods are added.
-        slopes: `(particles, outputs)` float64, to which gradients of the bias are added.
-
-    Returns:
-        Whether it was done.
-    """
-    if out.dtype != torch.float32 or out.device.type != "cpu" or out.shape[-1] % LANES:
-        return False
-    try:
-        found = library()
-    except NotAChain:
-        return False
-    whole = labels.to(torch.int32)
-    arrays = whole, bias, out, value, slopes
-    addresses = (0 if array is None else array.data_ptr() for array in arrays)
-    found.sbmc_categorical(*out.shape, *addresses)
-    return True
-
-
 @cache
 def _load() -> ctypes.CDLL:
     found = load(SOURCE)
-    found.sbmc_categorical.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_void_p] * 5
-    found.sbmc_categorical.restype = None
     numbers, arrays = [ctypes.c_int64] * 3, [ctypes.c_void_p] * 8
     found.sbmc_chain.argtypes = [ctypes.c_void_p, *numbers, *arrays]
     found.sbmc_chain.restype = None

@@ -15,7 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LANES 8
+#include "lanes.h"
+
 #define PANEL 16    /* columns that go together: two vectors */
 #define TALL 6      /* examples, or features, that go with them: as many as there are registers for */
 #define BLOCK 192   /* examples whose columns stay in cache between the products */
@@ -24,24 +25,6 @@
 #define TILE (BLOCK * TALL + LANES)
 #define TOGETHER 8  /* examples of which one logarithm is taken */
 
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t flags __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* Keep a vector in a register: compilers read memory again for every use, which takes longer. */
-#if defined(__x86_64__)
-#define HOLD(vector) __asm__("" : "+x"(vector))
-#else
-#define HOLD(vector)
-#endif
-
-INLINE lanes load(const float *from) { return *(const lanes *)from; }
-INLINE void store(float *to, lanes x) { *(lanes *)to = x; }
-INLINE lanes all(float x) { return (lanes){x, x, x, x, x, x, x, x}; }
-INLINE lanes choose(flags mask, lanes yes, lanes no) {
-    return (lanes)((mask & (flags)yes) | (~mask & (flags)no));
-}
 
 typedef struct {
     int64_t particles, outputs, features, dim, weight, bias; /* bias < 0: none */
@@ -190,19 +173,6 @@ static void backward(const head *h, const float *input, int64_t examples, const 
 }
 
 /* ---- classes: log softmax of the label, and residuals in place of the columns ------------------ */
-
-/* exp(x) for x <= 0, to two units in the last place. */
-INLINE lanes exponential(lanes x) {
-    lanes shifted = x * 1.44269504f + 12582912.0f; /* the nearest whole number, in the last bits */
-    lanes n = shifted - 12582912.0f;
-    lanes r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    lanes y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f, y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f, y = y * r + 5.0000001201e-1f;
-    y = y * r * r + r + 1.0f;
-    flags power = ((flags)shifted + (127 - 0x4B400000)) << 23;
-    return choose(x < -87.0f, (lanes){0}, y * (lanes)power);
-}
 
 /* `product` and `exponent` have room for one number of each particle, and LANES more; `room` for
  * one vector of each class. */

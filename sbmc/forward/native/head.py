@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.chunks import Chunks
+from sbmc.forward.linear import find_linear
 from sbmc.forward.native.build import NoLibrary, load
 from sbmc.forward.native.plan import NotAChain
 from sbmc.likelihoods import Categorical, Likelihood
@@ -63,29 +64,16 @@ class HeadKernel:
         likelihood: Likelihood,
         inputs: Tensor,
     ) -> None:
-        name, layer = layers[0] if len(layers) == 1 else ("", None)
-        if type(layer) is not nn.Linear or inputs.ndim != 2:
-            raise NotAChain("not one linear layer")
-        assert isinstance(layer, nn.Linear)  # for the type checker
+        found = find_linear(layers, space, inputs)
         if not isinstance(likelihood, Categorical):
             raise NotAChain("no classes")
         if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
             raise NotAChain(f"{inputs.dtype} on {inputs.device}")
-        names = [f"{name}.{own}" if name else own for own, _ in layer.named_parameters()]
-        if sorted(names) != sorted(space.names):
-            raise NotAChain("frozen parameters")
-        self._outputs, self._features = int(layer.out_features), int(layer.in_features)
+        self._outputs, self._features = found.outputs, found.features
         if not 2 <= self._outputs <= MOST_CLASSES:
             raise NotAChain(f"{self._outputs} classes")
-        starts = dict(
-            zip(
-                space.names,
-                [sum(space.sizes[:i]) for i in range(len(space.sizes))],
-                strict=True,
-            )
-        )
-        self._weight = starts[names[0]]
-        self._bias = starts[names[1]] if len(names) > 1 else -1
+        self._weight = found.weight
+        self._bias = -1 if found.bias is None else found.bias
         self._dim = space.dim
         self._library = _library()
 

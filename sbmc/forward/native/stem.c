@@ -19,22 +19,15 @@
 #include <stdint.h>
 #include <string.h>
 
-#define CORNERS 4
-#define LANES 8
-#define WIDE (2 * LANES) /* windows of a block */
+#include "lanes.h"
 
-/* Vectors as gcc and clang have them for any processor. Memory need not be aligned to them. */
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t flags __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#define CORNERS 4
+#define WIDE (2 * LANES) /* windows of a block */
 
 typedef struct {
     int64_t groups, members, examples, out, patch, windows, planes, right, down;
 } sizes;
 
-static inline lanes load(const float *from) { return *(const lanes *)from; }
-static inline lanes choose(flags mask, lanes yes, lanes no) {
-    return (lanes)((mask & (flags)yes) | (~mask & (flags)no));
-}
 
 /* Where b beats a: ties stay with a; one that is not a number beats all. */
 static inline flags beats(lanes b, lanes a) { return (b > a) | (b != b); }
