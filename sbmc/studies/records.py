@@ -47,7 +47,8 @@ class Record:
         islands: a report each: `index`, `outcome`, `log_evidence`, `epochs`, and diagnostics.
         outcome: `"completed"`, `"partial"` (some islands failed) or `"failed"`.
         message: why it failed; empty otherwise.
-        derived_from: hash of the run whose first islands these are, or None.
+        derived_from: hash of the run whose islands these are (the first of them, or all with other
+            weights), or None.
         details: what a reader may want to know and no table needs, such as chosen chunk sizes.
         versions: of Python and the packages that computed it.
         hardware: processor, cores and threads.
@@ -89,6 +90,17 @@ def record_path(out: Path, experiment: str, method: str, digest: str, seed: int)
         The path of the JSON file, whether it exists or not.
     """
     return Path(out) / experiment / method / digest / f"seed-{seed}" / "record.json"
+
+
+def find_completed(
+    out: Path, experiment: str, method: str, settings: Mapping[str, Any], seed: int
+) -> Record | None:
+    """The record of a run that is complete, if there is one."""
+    path = record_path(out, experiment, method, settings_hash(experiment, method, settings), seed)
+    if not path.exists():
+        return None
+    record = read_record(path)
+    return record if record.outcome == "completed" else None
 
 
 def write_record(out: Path, record: Record) -> Path:

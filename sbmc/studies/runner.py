@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,13 @@ from sbmc.studies.journal import Journal, begin_anew, under_way
 from sbmc.studies.methods import Method, Outcome
 from sbmc.studies.records import (
     Record,
+    find_completed,
     hardware_summary,
-    read_record,
     record_path,
     software_versions,
     write_record,
 )
+from sbmc.studies.reweighting import OTHER, POSTERIOR, Twin, find_twin
 from sbmc.studies.settings import Settings, settings_hash
 from sbmc.studies.workshop import Context, Workshop
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from sbmc.datasets import DataBundle
     from sbmc.posterior import Posterior
     from sbmc.prediction import Prediction
-
-POSTERIOR = "posterior.sbmc"
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,9 @@ def run_study(
         require(1 <= islands <= settings["islands"], "also_islands", rule, islands)
     prefixes = sorted(set(also_islands) - {settings["islands"]})
     wanted = {k: {**settings, "islands": k} for k in (settings["islands"], *prefixes)}
-    found = {k: _find(out, experiment.name, method.name, s, seed) for k, s in wanted.items()}
+    found = {
+        k: find_completed(out, experiment.name, method.name, s, seed) for k, s in wanted.items()
+    }
     path = _path(out, experiment.name, method.name, settings, seed)
     workshop, execution = workshop or Workshop(), execution or Execution()
     folder = path.parent
@@ -121,6 +122,13 @@ def run_study(
             posterior = load(saved, context.network)
             done = {k: _add_confidence(r, posterior, context, out) for k, r in old.items()}
             return Run(done.pop(settings["islands"]), path, done, reused=False)
+
+    new = not force and not any(found.values())
+    twin = find_twin(out, experiment.name, method.name, wanted, seed) if new else None
+    if twin is not None:
+        context = prepare_context(experiment, settings, seed, workshop)
+        done = _reweigh(twin, context, wanted, out, confidence, save_posterior)
+        return Run(done.pop(settings["islands"]), path, done, reused=False)
 
     # Whatever the user could mend (missing data, a bad setting) is refused before the run begins,
     # and leaves no record: there has been no run.
@@ -185,6 +193,40 @@ def run_study(
     return Run(own, path, records, reused=False)
 
 
+def _reweigh(
+    twin: Twin,
+    context: Context,
+    wanted: dict[int, Settings],
+    out: Path,
+    confidence: bool,
+    save_posterior: bool,
+) -> dict[int, Record]:
+    """Records of the islands of another run, combined in the way that is asked for."""
+    from sbmc.persistence import load
+
+    most = max(wanted)
+    whole = load(twin.posterior, context.network).reweighted(wanted[most]["island_weights"])
+    source, records = twin.records[most].hash, {}
+    for islands, old in twin.records.items():
+        own = whole if islands == most else whole.first(islands)
+        record = replace(
+            old,
+            settings=wanted[islands],
+            cost={**old.cost, "wall_seconds": None},
+            metrics=_both_metrics(own, context.data),
+            derived_from=source,
+        )
+        write_record(out, record)
+        records[islands] = _add_confidence(record, whole, context, out) if confidence else record
+    folder = _path(
+        out, context.experiment.name, records[most].method, wanted[most], context.seed
+    ).parent
+    write_extremes(folder, whole, context.data)
+    if save_posterior:
+        whole.save(folder / POSTERIOR)
+    return records
+
+
 def _add_confidence(record: Record, posterior: Posterior, context: Context, out: Path) -> Record:
     islands = record.settings["islands"]
     own = posterior if islands == len(posterior.islands) else posterior.first(islands)
@@ -217,12 +259,7 @@ def _measure(
     derived = islands != parent["islands"]
     posterior = outcome.posterior.first(islands) if derived else outcome.posterior
     data = context.data
-    metrics = _metrics(posterior, data)
-    if posterior.evidence is not None and "anchors" not in posterior.settings:
-        # Both ways to combine islands stand in every record that has a choice.
-        other = "equal" if posterior.weighting == "evidence" else "evidence"
-        again = _metrics(posterior.reweighted(other), data)
-        metrics |= {f"{other}.{name}": value for name, value in again.items()}
+    metrics = _both_metrics(posterior, data)
     details = dict(outcome.details)
     if method.sampler is not None:
         found = convergence(posterior, data)
@@ -247,6 +284,16 @@ def _measure(
         versions=software_versions(),
         hardware=hardware_summary(),
     )
+
+
+def _both_metrics(posterior: Posterior, data: DataBundle) -> dict[str, float | None]:
+    """Both ways to combine islands stand in every record that has a choice."""
+    metrics = _metrics(posterior, data)
+    if posterior.evidence is not None and "anchors" not in posterior.settings:
+        other = OTHER[posterior.weighting]
+        again = _metrics(posterior.reweighted(other), data)
+        metrics |= {f"{other}.{name}": value for name, value in again.items()}
+    return metrics
 
 
 def _metrics(posterior: Posterior, data: DataBundle) -> dict[str, float | None]:
@@ -310,14 +357,6 @@ def _hash(context: Context, method: Method, settings: Settings) -> str:
 
 def _path(out: Path, experiment: str, method: str, settings: Settings, seed: int) -> Path:
     return record_path(out, experiment, method, settings_hash(experiment, method, settings), seed)
-
-
-def _find(out: Path, experiment: str, method: str, settings: Settings, seed: int) -> Record | None:
-    path = _path(out, experiment, method, settings, seed)
-    if not path.exists():
-        return None
-    record = read_record(path)
-    return record if record.outcome == "completed" else None
 
 
 def _about(context: Context) -> dict[str, Any]:

@@ -1,0 +1,85 @@
+import dataclasses
+import shutil
+
+import pytest
+
+from sbmc.studies.experiments import get_experiment
+from sbmc.studies.methods import get_method
+from sbmc.studies.records import read_record
+from sbmc.studies.reweighting import POSTERIOR
+from sbmc.studies.runner import run_study
+from sbmc.studies.settings import resolve
+from sbmc.studies.workshop import Workshop
+
+
+def study(out, weights, *, method="s-smc", save=False, force=False, seed=0, also=(1,), **changes):
+    experiment = get_experiment("digits")
+    chosen = get_method(method)
+    if weights == "no sampling":
+        chosen, weights = dataclasses.replace(chosen, run=refuse), "equal"
+    tiny = {"max_epochs": 3, "batch_size": 256, "mutations": 1, "particles": 2, "islands": 3}
+    settings = resolve(experiment, chosen, "paper", {**tiny, "island_weights": weights, **changes})
+    return run_study(
+        *(experiment, chosen, settings, seed, out),
+        also_islands=also,
+        save_posterior=save,
+        force=force,
+        workshop=Workshop(progress=False),
+    )
+
+
+def refuse(context):
+    raise AssertionError("the islands are there: nothing is to be sampled")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The same islands: by evidence; with equal weights, from these; with equal weights, drawn."""
+    folder = tmp_path_factory.mktemp("records")
+    first = study(folder, "evidence", save=True)
+    again = study(folder, "no sampling")
+    fresh = study(tmp_path_factory.mktemp("fresh"), "equal")
+    return first, again, fresh
+
+
+def test_other_weights_need_no_sampling_and_give_what_sampling_would(runs):
+    first, again, fresh = runs
+    assert not again.reused
+    assert again.record.metrics == pytest.approx(fresh.record.metrics, rel=1e-5, abs=1e-7)
+    assert again.record.settings == fresh.record.settings
+    assert again.record.islands == first.record.islands
+    # the two ways have changed places
+    assert again.record.metrics["nll"] == pytest.approx(first.record.metrics["equal.nll"])
+    assert again.record.metrics["evidence.nll"] == pytest.approx(first.record.metrics["nll"])
+    assert again.record.metrics["island_ess"] == pytest.approx(3)
+    assert first.record.metrics["island_ess"] < 3
+
+
+def test_the_record_says_whose_islands_they_are(runs):
+    first, again, fresh = runs
+    assert again.path != first.path
+    assert read_record(again.path) == again.record
+    assert again.record.derived_from == first.record.hash
+    assert again.record.cost == {**first.record.cost, "wall_seconds": None}
+    assert fresh.record.derived_from is None
+    assert (again.path.parent / "extremes.json").exists()
+    assert again.prefixes[1].derived_from == first.record.hash
+    assert again.prefixes[1].metrics == pytest.approx(fresh.prefixes[1].metrics, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"particles": 3}, {"islands": 2}, {"force": True}], ids=str
+)
+def test_another_run_is_no_twin(runs, change, tmp_path):
+    shutil.copytree(runs[0].path.parents[4], tmp_path, dirs_exist_ok=True)
+    run = study(tmp_path, "no sampling", **change)
+    assert run.record.outcome == "failed"
+    assert "nothing is to be sampled" in run.record.message
+
+
+def test_without_a_saved_posterior_it_is_sampled(tmp_path):
+    first = study(tmp_path, "evidence", also=())
+    assert not (first.path.parent / POSTERIOR).exists()
+    run = study(tmp_path, "equal", also=())
+    assert run.record.derived_from is None
+    assert run.record.cost["wall_seconds"] > 0
