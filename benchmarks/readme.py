@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.matched import matched_table
 from benchmarks.prediction import prediction_table
 from benchmarks.speed_tables import whole_speed_table
 from benchmarks.tables import engine_table, folding_table, methods_table
@@ -21,6 +22,10 @@ TABLES: dict[str, Table] = {
     "folding": ("folding", folding_table),
     "prediction": ("prediction", prediction_table),
     "methods": ("methods", methods_table),
+    **{
+        f"matched {study}": (f"matched_{study}", matched_table)
+        for study in ("mnist7", "imdb", "cifar10")
+    },
 }
 
 

@@ -23,11 +23,12 @@ from sbmc.executors import Executor, InProcess, Processes
 from sbmc.log import logger
 from sbmc.memory import peak_bytes, release_memory, resident_bytes, size_in_words
 from sbmc.minibatch import BATCH_BYTES
+from sbmc.needs import bytes_of
 from sbmc.posterior import Cost
 from sbmc.samplers import NUTS, SMC
 from sbmc.samplers.contract import Sampler
 from sbmc.samplers.sg_chains import StochasticGradient
-from sbmc.target import Target, bytes_of
+from sbmc.target import Target
 from sbmc.threads import torch_threads
 from sbmc.work import plan_batches
 

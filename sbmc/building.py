@@ -9,9 +9,10 @@ from sbmc.examples import Examples, count, rows
 from sbmc.forward import Forward, build_forward
 from sbmc.head import SplitModel, split_model
 from sbmc.likelihoods import Likelihood
+from sbmc.needs import bytes_of
 from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
-from sbmc.target import Source, Target, bytes_of
+from sbmc.target import Source, Target
 
 
 class TargetBuilder:

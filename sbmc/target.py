@@ -15,22 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import Phrase, require
-from sbmc.chunks import Chunks, Footprint, choose_chunks
+from sbmc.chunks import Chunks, Footprint
 from sbmc.examples import Examples, Inputs, rows, tree_map
 from sbmc.forward import PROBE_EXAMPLES, Forward, build_forward
 from sbmc.forward.footprint import measure_footprint
 from sbmc.forward.kernels import Kernel, find_kernel
 from sbmc.likelihoods import Custom, Likelihood
 from sbmc.log import logger
+from sbmc.needs import Needs, bytes_of, may_keep
 from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
 from sbmc.threads import side_by_side
-
-# What `prepare` may keep between calls. Beyond it, chunks are prepared each time they are used.
-PREPARED_BYTES = 64 * 2**20
-# The backward pass has up to twice as much at hand again as the forward pass has kept.
-PASSES = 3
-
 
 # (function, items) -> results, in the order of the items
 Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
@@ -124,7 +119,7 @@ class Target:
         room = None if memory_limit is None else memory_limit - bytes_of(examples)
         rule = f"more than the data take, {bytes_of(examples)} bytes"
         require(room is None or room > 0, "memory_limit", rule, memory_limit)
-        self.chunks = chunks or self._usual_chunks()
+        self.chunks = chunks or self._needs.usual_chunks()
         if not later:
             self.settle(room, chunks)
 
@@ -142,10 +137,10 @@ class Target:
         Raises:
             BadInput: there is no room for one example and one particle.
         """
-        usual = self._usual_chunks()
+        usual = self._needs.usual_chunks()
         if size is not None:
             usual = Chunks(min(size, len(self._examples)), usual.particles)
-        if room is not None and self._free_bytes(usual) <= room:
+        if room is not None and self._needs.free(usual) <= room:
             room = None
         self._room = room
         self.limited = room is not None or (chunks is not None and chunks != usual)
@@ -154,7 +149,10 @@ class Target:
             if least > room:
                 self._kernel, self._with_kernel = None, False
         self._keep()
-        self.chunks = chunks or (usual if room is None else self._small_chunks(room, size))
+        if room is None:
+            self.chunks = chunks or usual
+        else:
+            self.chunks = chunks or self._needs.small_chunks(room - self._kept_bytes(), size)
         logger.debug(
             "target: %s path, %s, %s, %d thread(s), %s prepared, about %.1f MiB for 10 particles",
             self._forward.path,
@@ -179,66 +177,20 @@ class Target:
         self._laid = self._prepared = None
         if self._kernel is None:
             self._prepared = self._prepare()
-        elif self._fits(self._kernel.prepared_bytes(len(self._examples))):
+        elif may_keep(self._kernel.prepared_bytes(len(self._examples)), self._room):
             inputs = self._examples.inputs
             assert isinstance(inputs, Tensor)  # or there is no kernel
             self._laid = self._kernel.prepare(inputs, self._examples.targets)
 
-    def _fits(self, size: int) -> bool:
-        """Whether so much may be kept between calls."""
-        return size <= (
-            PREPARED_BYTES if self._room is None else min(PREPARED_BYTES, self._room // 2)
-        )
-
     def _prepare(self) -> Inputs | None:
         inputs = self._examples.inputs
-        fits = self._fits(self._forward.prepared_bytes(inputs))
+        fits = may_keep(self._forward.prepared_bytes(inputs), self._room)
         return self._forward.prepare(inputs) if fits else None
 
-    def _usual_chunks(self) -> Chunks:
-        examples = len(self._examples)
-        if self._kernel is not None:
-            return self._kernel.chunks(examples)
-        return choose_chunks(self._footprint(), examples)
-
-    def _small_chunks(self, room: int, size: int | None) -> Chunks:
-        """Chunks that fit."""
-        examples = len(self._examples)
-        room = (room - self._kept_bytes()) // self._threads()
-        if self._kernel is not None:
-            chunks = self._kernel.chunks(examples)
-            particles = chunks.particles
-            while particles > 1 and self._kernel.working_bytes(particles) > room:
-                particles //= 2
-            return Chunks(min(size or chunks.examples, examples), particles)
-        if size is None:
-            return choose_chunks(self._footprint(), examples, room // PASSES)
-        footprint, size = self._footprint(), min(size, examples)
-        particles = (room // (PASSES * size) - footprint.shared) // footprint.own
-        rule = f"enough for {size} examples, as `chunk_size` says, and one particle"
-        require(particles >= 1, "memory_limit", rule, room)
-        return Chunks(size, min(particles, choose_chunks(footprint, examples).particles))
-
-    def _free_bytes(self, chunks: Chunks) -> int:
-        """What an evaluation takes where nothing limits it, beyond the data."""
-        if self._kernel is None:
-            kept = self._forward.prepared_bytes(self._examples.inputs)
-        else:
-            kept = self._kernel.prepared_bytes(len(self._examples))
-        kept = kept if kept <= PREPARED_BYTES else 0
-        return kept + self._threads() * self._working(chunks, chunks.particles)
-
-    def _working(self, chunks: Chunks, particles: int) -> int:
-        """What a chunk takes on its way through the model."""
-        together = min(particles, chunks.particles)
-        if self._kernel is not None:
-            return self._kernel.working_bytes(together)
-        footprint = self._footprint()
-        each = footprint.shared + together * footprint.own
-        return PASSES * each * min(chunks.examples_for(together), len(self._examples))
-
-    def _threads(self) -> int:
-        return torch.get_num_threads() if self._side_by_side() else 1
+    @property
+    def _needs(self) -> Needs:
+        parts = self._forward, self._kernel, self._examples
+        return Needs(*parts, self._footprint, self._side_by_side())
 
     def usual_bytes(self, size: int | None = None) -> int:
         """What an evaluation would take where nothing limits it, beyond data and particles.
@@ -246,8 +198,9 @@ class Target:
         Args:
             size: examples per chunk; by rule if not given.
         """
-        chunks = self._usual_chunks()
-        return self._free_bytes(chunks if size is None else Chunks(size, chunks.particles))
+        needs = self._needs
+        chunks = needs.usual_chunks()
+        return needs.free(chunks if size is None else Chunks(size, chunks.particles))
 
     def least_bytes(self, size: int | None = None) -> int:
         """The least that an evaluation can do with: nothing kept, one example, one particle.
@@ -255,22 +208,17 @@ class Target:
         Args:
             size: examples per chunk, if that is given.
         """
-        examples = min(size or 1, len(self._examples))
-        least = PASSES * examples * sum(self._footprint())
-        if self._kernel is not None:
-            least = min(least, self._kernel.working_bytes(1))
-        return self._threads() * least
+        return self._needs.least(size)
 
     def _kept_bytes(self) -> int:
         if self._laid is not None:
-            assert self._kernel is not None
-            return self._kernel.prepared_bytes(len(self._examples))
-        prepared = 0 if self._prepared is None else 1
-        return prepared * self._forward.prepared_bytes(self._examples.inputs)
+            return self._needs.prepared()
+        prepared = self._prepared is not None
+        return self._forward.prepared_bytes(self._examples.inputs) if prepared else 0
 
     def evaluation_bytes(self, particles: int) -> int:
         """What is kept, and what an evaluation takes at its peak, beyond data and particles."""
-        return self._kept_bytes() + self._threads() * self._working(self.chunks, particles)
+        return self._kept_bytes() + self._needs.working(self.chunks, particles)
 
     def bytes(self, particles: int) -> int:
         """Memory of an evaluation at its peak, estimated from shapes.
@@ -480,15 +428,3 @@ class Target:
         if self._measured is None:
             self._measured = self._measure()
         return self._measured
-
-
-def bytes_of(examples: Examples) -> int:
-    """Memory that inputs and targets take."""
-    sizes = [examples.targets.nbytes]
-
-    def note(tensor: Tensor) -> Tensor:
-        sizes.append(tensor.nbytes)
-        return tensor
-
-    tree_map(note, examples.inputs)
-    return sum(sizes)

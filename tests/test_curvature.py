@@ -156,7 +156,7 @@ def test_for_a_linear_model_it_is_the_hessian(likelihood):
 @pytest.mark.parametrize("kept", [True, False])
 def test_chunks_of_any_size_give_the_same(monkeypatch, room, kept):
     if not kept:
-        monkeypatch.setattr("sbmc.target.PREPARED_BYTES", 0)
+        monkeypatch.setattr("sbmc.needs.PREPARED_BYTES", 0)
     model, space, target = make_target(convolution)
     assert (target.parts().prepared is None) != kept
     theta = space.flatten(model)

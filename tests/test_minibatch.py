@@ -162,7 +162,7 @@ def test_pieces_of_a_batch_add_up(monkeypatch, bytes_of_a_call):
 
 
 def test_inputs_that_are_not_kept_prepared(monkeypatch):
-    monkeypatch.setattr(target, "PREPARED_BYTES", 0)
+    monkeypatch.setattr("sbmc.needs.PREPARED_BYTES", 0)
     whole = make_target(convolution, "fused")
     batches = MiniBatches(whole)
     assert batches._parts.prepared is None

@@ -238,8 +238,8 @@ class Context:
             The networks.
         """
         import sbmc
+        from sbmc.ensemble_posterior import ensemble_posterior
         from sbmc.likelihoods import as_likelihood
-        from sbmc.posterior import ensemble_posterior
 
         def outcome(ensemble: sbmc.Ensemble, seconds: float) -> Trained:
             def posterior(islands: int) -> Posterior:

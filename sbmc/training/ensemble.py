@@ -112,7 +112,9 @@ class Ensemble:
         Returns:
             The posterior.
         """
-        from sbmc.posterior import ensemble_posterior  # later than training in the flow of data
+        from sbmc.ensemble_posterior import (
+            ensemble_posterior,  # later than training in the flow of data
+        )
 
         return ensemble_posterior(self, self.likelihood, islands)
 

@@ -281,7 +281,7 @@ def test_several_chunks_of_particles_do_not_cut_up_the_examples():
 @pytest.mark.parametrize("name", ["paper", "two convolutions with stride"])
 def test_what_is_not_kept_prepared_gives_the_same_bits(name, monkeypatch):
     kept = make_target(name)
-    monkeypatch.setattr("sbmc.target.PREPARED_BYTES", 10)
+    monkeypatch.setattr("sbmc.needs.PREPARED_BYTES", 10)
     fresh = make_target(name)
     assert (kept._laid is None, fresh._laid is None) == (False, True)
     z = positions(kept)
