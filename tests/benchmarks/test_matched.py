@@ -11,7 +11,7 @@ from benchmarks import matched
 def test_each_sampler_has_an_ensemble_of_its_time_beside_it(tmp_path, capsys):
     out = tmp_path / "matched.json"
     before = torch.get_num_threads()
-    arguments = ["--quick", "--experiment", "digits", "--islands", "1,2", "--set", "s=0.2"]
+    arguments = ["--quick", "--experiment", "digits", "--islands", "2", "--set", "s=0.2"]
     try:
         assert matched.main([*arguments, "--threads", "1", "--out", str(out)]) == 0
     finally:
@@ -21,7 +21,7 @@ def test_each_sampler_has_an_ensemble_of_its_time_beside_it(tmp_path, capsys):
     assert (record["experiment"], record["settings"]) == ("digits", {"s": "0.2"})
     runs = record["runs"]
     methods = [(run["method"], run["islands"]) for run in runs]
-    pairs = [(name, p) for p in (1, 2) for name in matched.SAMPLERS]
+    pairs = [(name, 2) for name in matched.SAMPLERS]
     assert methods[:2] == [("map", 1), ("de", 1)]
     assert methods[2::2] == pairs
     assert set(methods[3::2]) == {("de", 1)}
