@@ -82,7 +82,7 @@ def run_study(
         seed: of everything random.
         out: the folder of all records.
         also_islands: write records of the first that many islands of this run as well.
-        force: run from the beginning, even if a completed record is there.
+        force: run from the beginning, training included, even if a completed record is there.
         confidence: also train and test the meta-classifier. A record without it is completed from
             a saved posterior, or else run again.
         save_posterior: write the posterior beside the record.
@@ -133,7 +133,7 @@ def run_study(
     # Whatever the user could mend (missing data, a bad setting) is refused before the run begins,
     # and leaves no record: there has been no run.
     context = prepare_context(experiment, settings, seed, workshop)
-    context.execution = execution
+    context.execution, context.alone = execution, force
     if method.sampler is not None:
         context.folder = folder
     journal = Journal(

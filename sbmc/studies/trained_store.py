@@ -1,4 +1,8 @@
-"""Trained networks in the folder of a run: one that goes on starts from the same bits."""
+"""Trained networks in the folder of a run: one that goes on starts from the same bits.
+
+So does a run of the same experiment and seed whose training is the same, in the same folder of
+records: another s, another sampler. Networks are trained once.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sbmc.checkpoints import open_store
 from sbmc.checkpoints.codec import Damaged, pack, unpack
 from sbmc.log import logger
+from sbmc.studies.records import software_versions
 from sbmc.training.history import TrainingHistory
 
 if TYPE_CHECKING:
@@ -22,16 +27,21 @@ if TYPE_CHECKING:
 # (networks, their histories) -> the same, as a method wants them
 Rebuild = Callable[[Sequence["nn.Module"], Sequence[TrainingHistory], float], "Trained"]
 
+Found = tuple[dict[str, Any], dict[str, Any]]  # tensors, metadata
+
 
 class TrainedStore:
     """Keeps networks in `trained-<kind>.safetensors`: their weights, histories and seconds.
 
     Args:
-        folder: of the run.
+        folder: of the run, at its place among records.
+        alone: take nothing from other runs.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, alone: bool = False) -> None:
+        self._folder = folder
         self._store = open_store(folder)
+        self._alone = alone
 
     def write(self, kind: str, key: Any, trained: Trained) -> None:
         """Write networks, unless the same are there.
@@ -56,11 +66,12 @@ class TrainedStore:
             "key": _plain(key),
             "seconds": trained.seconds,
             "histories": [asdict(history) for history in trained.histories],
+            "versions": software_versions(),
         }
         self._store.write(_name(kind), pack(tensors, metadata))
 
     def read(self, kind: str, key: Any, network: nn.Module, rebuild: Rebuild) -> Trained | None:
-        """The networks that were written under this key; None if there are none.
+        """The networks that were written under this key, by this run or another, or None.
 
         Args:
             kind: what they are for.
@@ -68,7 +79,7 @@ class TrainedStore:
             network: of the same structure; never changed.
             rebuild: makes the result of networks, histories and seconds.
         """
-        found = self._found(kind, key)
+        found = self._found(kind, key) or self._elsewhere(kind, key)
         if found is None:
             return None
         tensors, metadata = found
@@ -83,7 +94,19 @@ class TrainedStore:
             models.append(model)
         return rebuild(models, histories, metadata["seconds"])
 
-    def _found(self, kind: str, key: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def _elsewhere(self, kind: str, key: Any) -> Found | None:
+        """From another run with this seed, if the same packages trained it."""
+        if self._alone or not self._folder.name.startswith("seed-"):
+            return None
+        experiment = self._folder.resolve().parents[2]  # of <experiment>/<method>/<hash>/seed-<k>
+        for path in sorted(experiment.glob(f"*/*/{self._folder.name}/{_name(kind)}")):
+            found = TrainedStore(path.parent, alone=True)._found(kind, key)
+            if found is not None and found[1].get("versions") == software_versions():
+                logger.info("networks trained by another run are used: %s", path)
+                return found
+        return None
+
+    def _found(self, kind: str, key: Any) -> Found | None:
         data = self._store.read(_name(kind))
         if data is None:
             return None

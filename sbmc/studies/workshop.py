@@ -109,6 +109,7 @@ class Context:
         workshop: where trained networks are kept for the methods that follow.
         folder: of the run, if it can be gone on with: trained networks are written there too.
         execution: how its islands are run.
+        alone: train anew what another run in the same folder of records has trained.
     """
 
     experiment: Experiment
@@ -119,6 +120,7 @@ class Context:
     workshop: Workshop
     folder: Path | None = None
     execution: Execution = field(default_factory=Execution)
+    alone: bool = False
 
     @property
     def progress(self) -> bool | None:
@@ -276,14 +278,14 @@ class Context:
         found = store.read(kind, key, self.network, rebuild)
         if found is None:
             found = self.workshop.keep(key, make)
-            store.write(kind, key, found)
+        store.write(kind, key, found)  # also those of another run, whose folder may go
         return found
 
     def _store(self) -> TrainedStore | None:
         from sbmc.studies.trained_store import TrainedStore
 
         keeps = self.folder is not None and self.execution.keeps()
-        return TrainedStore(self.folder) if keeps and self.folder is not None else None
+        return TrainedStore(self.folder, self.alone) if keeps and self.folder is not None else None
 
     def _splits(self) -> tuple[Any, Any]:
         return self.data.train, self.data.validation

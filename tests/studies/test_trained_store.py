@@ -1,9 +1,11 @@
 import copy
+import shutil
 
 import pytest
 import torch
 from torch import nn
 
+from sbmc.studies import trained_store
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.methods import get_method
 from sbmc.studies.runner import prepare_context
@@ -106,3 +108,30 @@ def test_buffers_of_an_ensemble_come_back(tmp_path):
     assert not torch.equal(norm.running_mean, first.models[0][2].running_mean)
     assert torch.equal(norm.running_mean, other.running_mean)
     assert torch.equal(first.posterior(2).positions, again.posterior(2).positions)
+
+
+def place(root, method, digest, seed=0):
+    folder = root / "digits" / method / digest / f"seed-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_another_run_takes_what_was_trained_and_keeps_it(tmp_path):
+    first = context(place(tmp_path, "s-hmc", "aaa")).anchor()
+    folder = place(tmp_path, "s-smc", "bbb")
+    require_same(context(folder, s=0.2).anchor(), first)
+    shutil.rmtree(place(tmp_path, "s-hmc", "aaa"))
+    require_same(context(folder, s=0.2).anchor(), first)
+
+
+def test_what_other_training_or_packages_made_is_not_taken(tmp_path, monkeypatch):
+    first = context(place(tmp_path, "s-hmc", "aaa")).anchor()
+    shorter = context(place(tmp_path, "s-hmc", "bbb"), max_epochs=1).anchor()
+    assert [history.epochs for history in shorter.histories] == [1]
+    other = context(place(tmp_path, "s-hmc", "aaa", seed=1), seed=1).anchor()
+    assert other.histories != first.histories
+    alone = context(place(tmp_path, "s-hmc", "ccc"))
+    alone.alone = True
+    assert alone.anchor().seconds != first.seconds
+    monkeypatch.setattr(trained_store, "software_versions", lambda: {"torch": "another"})
+    assert context(place(tmp_path, "s-hmc", "ddd")).anchor().seconds != first.seconds
