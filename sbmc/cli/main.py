@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = typer.main.get_command(app)
-    interruption = "interrupted; the records of finished runs are kept."
+    interruption = "interrupted; what is finished is kept, and the same command goes on from there."
     try:
         code = command.main(args=given, prog_name="sbmc", standalone_mode=False)
     except BadInput as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ def make_report(
         BadInput: if one of them is refused.
     """
     require(not out.is_dir(), "out", "a file, such as report.html", str(out))
+    require(_can_be_written(out), "out", "a file in a folder that can be written to", str(out))
     folder = data_dir is None or data_dir.is_dir()
     require(folder, "data_dir", "an existing folder", str(data_dir))
     from sbmc.report import write_report
@@ -45,3 +47,11 @@ def make_report(
         import webbrowser
 
         webbrowser.open(out.absolute().as_uri())
+
+
+def _can_be_written(out: Path) -> bool:
+    """Whether the page could be put there, before the work of making it; nothing is made yet."""
+    place = out.absolute().parent
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)

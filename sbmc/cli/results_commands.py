@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sbmc.checks import require
 from sbmc.cli.options import DataDirOption, DebugOption, Text
 
 
@@ -41,6 +42,8 @@ def table_command(
         write_table,
     )
 
+    rule = "left out with paper, which lists its tables of confidence too"
+    require(not (experiment == PAPER and confidence), "confidence", rule, confidence)
     if experiment == PAPER and write:
         write_index(records, write)
     elif experiment == PAPER:

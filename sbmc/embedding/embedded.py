@@ -99,7 +99,8 @@ def load_embedded(path: str | PathLike[str]) -> Embedded:
         with np.load(place, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-        raise BadInput(f"`file` must be a readable .npz file, but got {path}: {error}.") from error
+        # NumPy's own words advise to unpickle it.
+        raise BadInput(f"`file` must be a readable .npz file, but got {str(path)!r}.") from error
     require("inputs" in arrays, "file", "one with an array `inputs`", sorted(arrays))
     inputs = arrays["inputs"]
     numeric = inputs.ndim == 2 and inputs.size > 0 and inputs.dtype.kind in "fiu"

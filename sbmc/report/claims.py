@@ -2,60 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from sbmc.checks import BadInput
 from sbmc.report.collect import Study
-from sbmc.studies.claims import CLAIMS, HEADLINE, MissingRecords, Runs, Verdict
-from sbmc.studies.methods import get_method
-from sbmc.studies.pooling import SEEDS, Pooled, pool
-from sbmc.studies.settings import resolve, settings_hash
+from sbmc.report.given import Given
+from sbmc.studies import confidence_claims, feature_confidence_claims
+from sbmc.studies.all_claims import STUDIES
+from sbmc.studies.claims import Claim, MissingRecords, Runs
 
-# The experiment that the claims are about.
-_ABOUT = "mnist7"
-
-
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """Finds pooled runs among those of a study, as `sbmc.studies.claims.Runs` does in a folder."""
-
-    study: Study
-
-    def __call__(
-        self, method: str, islands: int = 1, preset: str = "paper", **overrides: Any
-    ) -> Pooled:
-        if self.study.experiment is None:
-            raise MissingRecords(self.study.name)
-        if method != "map":
-            overrides["islands"] = islands
-        settings = resolve(self.study.experiment, get_method(method), preset, overrides)
-        digest = settings_hash(self.study.name, method, settings)
-        for setting in self.study.find(method):
-            seeds = [run.record for run in setting.runs if run.record.seed in SEEDS]
-            if setting.record.hash == digest and len(seeds) == len(SEEDS):
-                return pool(seeds)
-        raise MissingRecords(f"{method} ({preset}, P = {islands})")
+_PROTOCOLS = {"paper": "the paper’s protocol", "clean": "clean protocol"}
 
 
-def checked_claims(study: Study) -> tuple[list[Verdict], int]:
-    """Decide the claims whose records are all here.
+@dataclass(frozen=True)
+class Decided:
+    """What came of a claim.
+
+    Attributes:
+        statement: the claim, in words.
+        holds: whether the records bear it out; None if some of them are missing.
+        evidence: the numbers, or what is missing.
+        where: the paper's table, or the protocol of the meta-classifier.
+        why: the reason on the list of shortfalls, if it is there and does not hold.
+    """
+
+    statement: str
+    holds: bool | None
+    evidence: str
+    where: str = ""
+    why: str = ""
+
+
+def decide_claims(study: Study) -> list[Decided]:
+    """Decide all claims that are made of a study.
 
     Args:
         study: what was found.
 
     Returns:
-        Verdicts, and how many claims could not be decided.
+        One for each claim, in the order of `sbmc table`; none for a study without claims.
     """
-    if study.name != _ABOUT:
-        return [], 0
-    verdicts, unchecked = [], 0
-    given = cast("Runs", _Given(study))
-    for claim in (*CLAIMS, *HEADLINE):
-        try:
-            holds, evidence = claim.check(given)
-        except (MissingRecords, KeyError, BadInput):
-            unchecked += 1
-            continue
-        verdicts.append(Verdict(claim.statement, holds, evidence))
-    return verdicts, unchecked
+    if study.experiment is None:
+        return []
+    given = cast("Runs", Given(study))
+    return [_decide(*each, given) for each in _all(study.name)]
+
+
+def _all(name: str) -> Iterator[tuple[Claim, str, dict[str, str]]]:
+    """Claims with what they are about and the list of shortfalls that they may be on."""
+    made, shortfalls = STUDIES.get(name, ((), {}))
+    for claim in made:
+        yield claim, claim.table, shortfalls
+    by_protocol, reasons = feature_confidence_claims.CLAIMS.get(name, {}), {}
+    if by_protocol:
+        reasons = feature_confidence_claims.SHORTFALLS[name]
+    elif name == "mnist7":
+        by_protocol, reasons = confidence_claims.CLAIMS, confidence_claims.SHORTFALLS
+    for protocol, claims in by_protocol.items():
+        for claim in claims:
+            where = _PROTOCOLS.get(protocol, protocol)
+            yield claim, f"{claim.table}, {where}" if claim.table else where, reasons
+
+
+def _decide(claim: Claim, where: str, shortfalls: dict[str, str], given: Runs) -> Decided:
+    try:
+        holds, evidence = claim.check(given)
+    except MissingRecords as missing:
+        return Decided(claim.statement, None, str(missing), where)
+    # A record may lack a metric, or have none where a check takes it for granted.
+    except (KeyError, BadInput, AssertionError, TypeError) as missing:
+        what = f"{missing}".strip("'") or "a metric"
+        return Decided(claim.statement, None, f"the records lack {what}", where)
+    why = "" if holds else shortfalls.get(claim.name, "")
+    return Decided(claim.statement, holds, evidence, where, why)

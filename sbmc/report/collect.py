@@ -167,7 +167,7 @@ def _study(name: str, runs: list[Found]) -> Study:
             completed.setdefault((run.record.method, run.record.hash), []).append(run)
         else:
             others.append(run)
-    keys = sorted(completed, key=lambda key: _rank(key, rows))
+    keys = sorted(completed, key=lambda key: _rank(key, rows, completed[key][0].record))
     labels = name_settings(
         [(completed[key][0].record, tuple(row for _, row in rows.get(key, ()))) for key in keys]
     )
@@ -207,9 +207,13 @@ def _rows_by_hash(experiment: Experiment) -> dict[tuple[str, str], list[tuple[in
     return found
 
 
-def _rank(key: tuple[str, str], rows: dict[tuple[str, str], list[tuple[int, Row]]]) -> tuple:
-    """Settings of the experiment's tables first, in their order; then by method and hash."""
+def _rank(
+    key: tuple[str, str], rows: dict[tuple[str, str], list[tuple[int, Row]]], record: Record
+) -> tuple:
+    """Settings of the experiment's tables first, in their order; then by method, v, s and P."""
     method, digest = key
     listed = min((index for index, _ in rows.get(key, ())), default=len(rows) + 10_000)
     known = list(METHODS)
-    return listed, known.index(method) if method in known else len(known), method, digest
+    values = [record.settings.get(name) for name in ("prior_variance", "s", "islands")]
+    numbers = [float(each) if isinstance(each, int | float) else -1.0 for each in values]
+    return listed, known.index(method) if method in known else len(known), method, *numbers, digest

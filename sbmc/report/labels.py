@@ -11,6 +11,13 @@ from sbmc.studies.methods import METHODS
 from sbmc.studies.records import Record
 
 MOST_LETTERS = 90
+# Names of classes that data sets have as numbers.
+CLASSES = {
+    "imdb": ("negative", "positive"),
+    "cifar10": (
+        *("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    ),
+}
 _SHORT = {"islands": "P", "particles": "N", "prior_variance": "v", "mutations": "M"}
 # What a long chain keeps says nothing that its length does not.
 _LAST = ("draws", "thinning", "step_size", "adapt", "warmup", "jitter", "launch")
@@ -19,6 +26,25 @@ _LAST = ("draws", "thinning", "step_size", "adapt", "warmup", "jitter", "launch"
 def method_label(method: str) -> str:
     """The name of a method in tables; a method that this version does not know keeps its own."""
     return METHODS[method].label if method in METHODS else cut(method, 40)
+
+
+def class_name(data: str, label: str | int) -> str | None:
+    """The name of a class.
+
+    Args:
+        data: the data set.
+        label: its number.
+
+    Returns:
+        Its name; None where a class has no name but its number.
+
+    Example:
+        >>> class_name("imdb", 1), class_name("cifar10", "3"), class_name("digits", 3)
+        ('positive', 'cat', None)
+    """
+    known = CLASSES.get(data, ())
+    number = int(label) if str(label).isdecimal() else -1
+    return known[number] if 0 <= number < len(known) else None
 
 
 def name_settings(settings: Sequence[tuple[Record, tuple[Row, ...]]]) -> list[str]:

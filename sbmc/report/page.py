@@ -21,7 +21,9 @@ from sbmc.report.numbers import count, percent, short
 from sbmc.report.sections import (
     ablation,
     answer,
+    appendix,
     budget,
+    claims,
     confusion,
     diagnostics,
     entropy,
@@ -43,6 +45,7 @@ from sbmc.report.view import Section, View, best_setting
 SECTIONS = (
     overview,
     results,
+    claims,
     toy,
     entropy,
     examples,
@@ -53,12 +56,13 @@ SECTIONS = (
     spider,
     ablation,
     budget,
+    appendix,
     diagnostics,
     settings,
     reproduce,
 )
-# Sections about a classifier; the toy study has none.
-_OF_CLASSIFIERS = (roc, confusion, risk, reliability, spider)
+# Sections about abstaining; the toy study and studies without inputs out of domain have none.
+_OF_ABSTENTION = (roc, confusion, risk, reliability, spider)
 
 
 def write_report(
@@ -144,7 +148,7 @@ def _page(
 ) -> str:
     studies = found.studies[: limits.experiments]
     # Many experiments share the page.
-    each = limits if len(studies) < 4 else replace(limits, rows=max(1, limits.rows // 4))
+    each = limits if len(studies) < 4 else replace(limits, rows=max(1, limits.rows // 2))
     views = [View(study, each, i, data_dir) for i, study in enumerate(studies, 1)]
     parts = [(view, _sections(view, bar)) for view in views]
     heading = cut(title, 120) if title else _title(found)
@@ -169,11 +173,11 @@ def _page(
 
 
 def _sections(view: View, bar: Bar) -> list[Section]:
-    classified = best_setting(view.study.settings) is not None
+    abstains = best_setting(view.study.settings) is not None and view.abstains
     made = []
     for done, maker in enumerate(SECTIONS):
         bar.update(len(SECTIONS) * (view.number - 1) + done, study=cut(view.study.name, 20))
-        if classified or maker not in _OF_CLASSIFIERS:
+        if abstains or maker not in _OF_ABSTENTION:
             made.append(maker.build(view))
     return [section for section in made if section is not None]
 

@@ -103,8 +103,9 @@
 
   // On a narrow screen the contents list would push the answer off it.
   if (matchMedia("(max-width: 69.99rem)").matches) document.getElementById("contents").open = false;
-  // On paper, what is folded is unfolded, but for the data of figures.
+  // On paper, what is folded is unfolded, but for the data of figures and the paper's tables: those that are open are
+  // printed.
   addEventListener("beforeprint", () => {
-    for (const each of document.querySelectorAll("section > details")) each.open = true;
+    for (const each of document.querySelectorAll("section > details:not(.more)")) each.open = true;
   });
 })();

@@ -107,7 +107,11 @@ def facts(pairs: Iterable[tuple[object, object]]) -> Html:
 
 def _cell(tag: str, cell: Cell, scope: str | None = None) -> Html:
     value = cell.value
+    if isinstance(value, float) and not math.isfinite(value):
+        value = None
     exact = None if value is None else value if isinstance(value, str) else repr(float(value))
-    kind = "number" if isinstance(value, int | float) or cell.text == MISSING else None
+    # A cell with an exact number needs no class to look like one: there are many of them.
+    kind = "number" if value is None and cell.text == MISSING else None
+    kind = "words" if isinstance(value, str) else kind
     classes = " ".join(filter(None, (kind if tag == "td" else None, cell.note))) or None
     return el(tag, cell.text, scope=scope, class_=classes, data_v=exact)

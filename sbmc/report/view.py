@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -77,7 +77,7 @@ class View:
         """What the meta-classifier left behind for the drawn settings; None if for none."""
         rows, looks = [], []
         for setting, look in self.drawn:
-            runs = [(run, found) for run in setting.runs if (found := _arrays(run)) is not None]
+            runs = [(run, found) for run in setting.runs if (found := read_arrays(run)) is not None]
             if not runs:
                 continue
             pooled = pool([run.record for run, _ in runs])
@@ -89,6 +89,13 @@ class View:
         if not rows:
             return None
         return Measurements(self.study.name, PROTOCOL, tuple(rows)), looks
+
+    @property
+    def abstains(self) -> bool:
+        """Whether the meta-classifier has something to do here: it needs inputs out of domain."""
+        start = "entropy.epistemic.ood."
+        known = (name for setting in self.study.settings for name in setting.pooled.values)
+        return self.measured is not None or any(name.startswith(start) for name in known)
 
     def omitted(
         self, shown: int, there: int, what: str = "setting", plural: str | None = None
@@ -133,7 +140,16 @@ def _interest(setting: Setting) -> int:
     return 2 * sure + setting.headline
 
 
-def _arrays(run: Found) -> dict[str, np.ndarray] | None:
+def read_arrays(run: Found, needed: Collection[str] | None = None) -> dict[str, np.ndarray] | None:
+    """The arrays that the meta-classifier left beside a record.
+
+    Args:
+        run: whose.
+        needed: names that have to be among them; those of all figures if not given.
+
+    Returns:
+        All arrays; None if the file is not there, is damaged or lacks one.
+    """
     path = arrays_file(run.folder, PROTOCOL)
     # NumPy would leave a file that only begins like an archive open.
     if not has_confidence(run.record) or not path.is_file() or not is_zipfile(path):
@@ -142,7 +158,7 @@ def _arrays(run: Found) -> dict[str, np.ndarray] | None:
         arrays = load_arrays(path)
     except (OSError, ValueError, EOFError, BadZipFile, BadInput):
         return None
-    return arrays if set(arrays) >= _NEEDED else None
+    return arrays if set(arrays) >= set(_NEEDED if needed is None else needed) else None
 
 
 _NEEDED = {

@@ -161,7 +161,7 @@ def build_confidence(experiment: Experiment, records: Path, protocol: str, kind:
     for row in confidence_rows(experiment):
         pooled = find_confidence(records, experiment, row)
         lines.append(_our_line(experiment, row, pooled, shape, protocol))
-        paper = _paper_row(experiment, row, shape) if protocol == "paper" else None
+        paper = paper_row(experiment, row, shape)[1] if protocol == "paper" else None
         if paper:
             cells = [_paper_cell(paper, name) for name, _, _ in shape.columns]
             islands = paper["islands"] or MISSING
@@ -335,14 +335,15 @@ def _our_line(
     return Line((seeded_label(row.label, pooled), islands, *cells))
 
 
-def _paper_row(experiment: Experiment, row: Row, shape: Kind) -> dict[str, str] | None:
+def paper_row(experiment: Experiment, row: Row, shape: Kind) -> tuple[str, dict[str, str] | None]:
+    """The name of the paper's table for a row of ours, and its row there; None if it has none."""
     if shape.paper is None or row.paper is None:
-        return None
+        return "", None
     wanted = {"islands": "", **{name: str(value) for name, value in row.paper.items()}}
     name = f"{wanted.pop('table', experiment.name)}_{shape.paper}"
     rows = read_table(name) if name in table_names() else []
-    found = [each for each in rows if all(each[name] == value for name, value in wanted.items())]
-    return found[0] if len(found) == 1 else None
+    found = [each for each in rows if all(each[key] == value for key, value in wanted.items())]
+    return name, found[0] if len(found) == 1 else None
 
 
 def _paper_cell(paper: dict[str, str], name: str) -> str:

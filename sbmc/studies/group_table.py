@@ -42,11 +42,11 @@ def build_groups(experiment: Experiment, spec: Spec, records: Path) -> Block:
         method = printed["method"]
         section = bool(lines) and method not in known
         if method not in known:
-            known[method] = _measured(experiment, _row(experiment, spec, printed), records)
+            known[method] = _measured(experiment, group_row(experiment, spec, printed), records)
         label, values = known[method]
         cells = []
         for kind, (_, column) in KINDS.items():
-            ours = values.get(f"{kind}.{_our_name(experiment, printed['group'])}")
+            ours = values.get(f"{kind}.{our_name(experiment, printed['group'])}")
             cells += [MISSING if ours is None else ours, _printed(printed[column])]
         lines.append(
             Line((label, printed["islands"] or MISSING, printed["group"], *cells), section)
@@ -56,7 +56,8 @@ def build_groups(experiment: Experiment, spec: Spec, records: Path) -> Block:
     return Block(f"{spec.paper}: {spec.title}", headings, tuple(lines))
 
 
-def _row(experiment: Experiment, spec: Spec, printed: dict[str, str]) -> Row | None:
+def group_row(experiment: Experiment, spec: Spec, printed: dict[str, str]) -> Row | None:
+    """Our setting for a row of the paper's table; None where we have none."""
     method = printed["method"]
     if method == LONG_CHAIN:
         return chain_row(experiment, spec)
@@ -118,7 +119,8 @@ def _metric(kind: str, group: str) -> str:
     return f"entropy.{kind}.{group}" if group == "id" else f"entropy.{kind}.ood.{group}"
 
 
-def _our_name(experiment: Experiment, group: str) -> str:
+def our_name(experiment: Experiment, group: str) -> str:
+    """What our records call a group, or a class, of the paper's table."""
     ours = {theirs: name for name, theirs in groups(experiment.name).items()}
     if group == "id" or group in ours:
         return ours.get(group, group)

@@ -102,7 +102,10 @@ def test_without_a_checkpoint_nothing_is_kept(sbmc, monkeypatch):
     monkeypatch.setattr(package, "fit", interrupted)
     code, _, errors = sbmc("run", "digits", *SHORT, "--no-checkpoint")
     assert code == 130
-    assert errors == "sbmc: interrupted; the records of finished runs are kept.\n"
+    assert (
+        errors
+        == "sbmc: interrupted; what is finished is kept, and the same command goes on from there.\n"
+    )
     assert [path.name for path in contents(Path("runs"))] == ["run.json"]
 
 

@@ -62,3 +62,9 @@ def test_the_list_of_the_papers_tables(sbmc, records, tmp_path):
     code, output, _ = sbmc("table", "paper", "--records", str(records), "--write", str(page))
     assert code == 0
     assert "| 90.8 %, 0.268 | 90.0 %, 0.300 |" in page.read_text()
+
+
+def test_the_list_of_tables_has_no_confidence_of_its_own(sbmc, records):
+    code, _, errors = sbmc("table", "paper", "--confidence", "--records", str(records))
+    assert code == 2
+    assert "`confidence` must be left out with paper" in errors

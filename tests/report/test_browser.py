@@ -4,6 +4,7 @@ import base64
 import re
 
 import pytest
+import study_records
 from report_pages import write_run, write_study
 
 from sbmc.report import collect, render, write_report
@@ -31,7 +32,7 @@ def address(runs):
 def short_address(runs):
     """The same with few points a curve: checks of every cell would take minutes otherwise."""
     page = runs.parent / "short.html"
-    text = render(collect([runs]), ["runs"], limits=Limits(points=5, rows=4, series=3))
+    text = render(collect([runs]), ["runs"], limits=Limits(points=5, rows=4, series=3, tables=2))
     page.write_text(text, "utf-8")
     return page.as_uri()
 
@@ -241,3 +242,33 @@ def test_it_prints_on_a_few_pages(page):
     assert file.startswith(b"%PDF")
     assert 3 <= len(re.findall(rb"/Type /Page\b", file)) <= 40
     assert page.get_log("browser") == []
+
+
+def test_tables_of_the_paper_open_and_sort_with_its_line_below_ours(browser, tmp_path):
+    for s, nll in ((0.1, 0.32), (0.25, 0.34), (0.35, 0.3)):
+        metrics = {"accuracy": 0.86, "nll": nll}
+        more = {"prior_variance": 1.0, "steps": 26}
+        study_records.write(tmp_path / "runs", "imdb", "s-hmc", metrics, islands=8, s=s, **more)
+    write_report([tmp_path / "runs"], tmp_path / "paper.html", progress=False)
+    show(browser, "phone", "dark")
+    browser.get((tmp_path / "paper.html").as_uri())
+    fold = next(
+        each
+        for each in browser.find_elements("css selector", "section > details > summary")
+        if each.text.startswith("v = 1, growing s (tab:metric_diffs_imdb)")
+    )
+    table = fold.find_element("xpath", "../div/table")
+    assert not table.is_displayed()
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", fold)
+    fold.click()
+    assert table.is_displayed()
+    _, before, button, _ = column(browser, "imdb: v = 1, growing s (", "NLL")
+    browser.execute_script("arguments[0].focus(); arguments[0].click()", button)
+    _, after, *_ = column(browser, "imdb: v = 1, growing s (", "NLL")
+    known = [float(each) for each in after if each]
+    assert known == [0.34, 0.32, 0.3]
+    assert [float(each) for each in before if each] != known
+    below = table.find_elements("css selector", "tbody:first-of-type tr.quiet th")
+    assert [each.text for each in below] == ["the paper’s"]
+    # A wide table scrolls inside its box, and the page does not.
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390

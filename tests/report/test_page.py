@@ -15,7 +15,8 @@ RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 SECTIONS = (
     *("What was run and how", "Results", "Entropy by group", "Most and least certain inputs"),
     *("ROC, and accuracy with abstention", "Confusion rates", "Risk and coverage", "Reliability"),
-    *("All measures at once", "Ablations over s and P", "Diagnostics of the sampler"),
+    *("All measures at once", "Ablations over s and P", "Further tables"),
+    "Diagnostics of the sampler",
     *("Settings, versions, cost", "How to reproduce it"),
 )
 

@@ -10,6 +10,7 @@ from sbmc.report.toy_runs import toy_sentences
 from sbmc.report.view import View, best_setting
 
 _EPISTEMIC = "entropy.epistemic."
+_NOTHING = 0.001  # nats: less disagreement than this tells nothing
 
 
 def build(view: View) -> Html:
@@ -63,12 +64,8 @@ def _sure(best: Setting, settings: list[Setting]) -> str:
     )
     if right is None and wrong is None:
         return "Its records have no entropies, so it cannot be said what it is unsure about."
-    if not right and not wrong and not outside:
-        total = best.value("entropy.total.incorrect")
-        return (
-            "It is a single network, whose epistemic entropy is 0 everywhere: it cannot say that "
-            f"it does not know (total entropy of its mistakes {short(total)} nats)."
-        )
+    if max(right or 0.0, wrong or 0.0, outside or 0.0) < _NOTHING:
+        return _certain(best, settings)
     parts = [f"{short(right)} nats on what it gets right", f"{short(wrong)} on its mistakes"]
     if outside is not None:
         parts.append(f"{short(outside)} out of domain")
@@ -78,6 +75,24 @@ def _sure(best: Setting, settings: list[Setting]) -> str:
     if rival and theirs and outside:
         words += f", where that of {rival.label} is {short(theirs)}"
     return words + "."
+
+
+def _certain(best: Setting, settings: list[Setting]) -> str:
+    """What a setting without disagreement cannot say, and which can at the lowest NLL."""
+    words = "It is a single network, so it cannot tell what it does not know: epistemic entropy 0"
+    if best.value(_EPISTEMIC + "incorrect"):
+        words = "Its members hardly disagree: epistemic entropy below 0.001 nats"
+    others = [each for each in settings if (each.value(_EPISTEMIC + "incorrect") or 0) >= _NOTHING]
+    second = best_setting(others)
+    if second is None:
+        total = best.value("entropy.total.incorrect")
+        return f"{words} everywhere (total entropy of its mistakes {short(total)} nats)."
+    wrong, outside = (second.value(_EPISTEMIC + name) for name in ("incorrect", "ood.all"))
+    beyond = "" if outside is None else f" and {short(outside)} out of domain"
+    return (
+        f"{words}; of those that doubt more, {second.label} has the lowest NLL, "
+        f"{short(second.value('nll'))}, with {short(wrong)} nats on its mistakes{beyond}."
+    )
 
 
 def _price(best: Setting, settings: list[Setting], study: Study) -> str:
@@ -101,10 +116,17 @@ def _price(best: Setting, settings: list[Setting], study: Study) -> str:
 
 
 def _references(best: Setting, settings: list[Setting]) -> list[Setting]:
-    """MAP, and the deep ensemble with as many islands if there is one: what all is measured by."""
+    """MAP, and the deep ensemble with as many islands if there is one: what all is measured by.
+
+    Only those of the same prior and data, since another prior would be measured, too.
+    """
+
+    def of(each: Setting) -> tuple[object, ...]:
+        return tuple(each.record.settings.get(name) for name in ("prior_variance", "fraction"))
+
     found = []
     for method in ("map", "de"):
-        some = [each for each in settings if each.method == method and each is not best]
+        some = [each for each in settings if each.method == method and of(each) == of(best)]
         some.sort(key=lambda each: (each.islands != best.islands, -(each.islands or 0)))
-        found += some[:1]
+        found += some[:1] if method != best.method else []
     return found

@@ -11,6 +11,7 @@ from sbmc.report.charts.frame import Axis, nice_range
 from sbmc.report.charts.looks import Look, key, legend, line_key
 from sbmc.report.collect import Setting
 from sbmc.report.figure import figure, grid
+from sbmc.report.labels import class_name
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.tables import Cell, number, plain_rows, table
 from sbmc.report.view import Section, View
@@ -113,7 +114,9 @@ def _by_class(view: View) -> Html | None:
 def _class_blocks(
     measurements: Measurements, looks: list[Look], kept: list[str], classes: list[str]
 ) -> tuple[list[tuple[str, list[Bar]]], list[list[object]], bool]:
-    blocks: list[tuple[str, list[Bar]]] = [(f"class {cut(name, 40)}", []) for name in kept]
+    blocks: list[tuple[str, list[Bar]]] = [
+        (class_name(measurements.experiment, name) or f"class {cut(name, 40)}", []) for name in kept
+    ]
     rows: list[list[object]] = []
     marked = False
     for row, look in zip(measurements.rows, looks, strict=True):

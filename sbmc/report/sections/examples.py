@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
@@ -11,15 +12,16 @@ import numpy as np
 from sbmc.checks import BadInput
 from sbmc.figures.sure_unsure import FILE, Shown, read_examples
 from sbmc.report.collect import Found, Setting
+from sbmc.report.labels import class_name
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import percent, short
 from sbmc.report.pictures import data_url, look_up_pictures, look_up_texts
+from sbmc.report.sections.entropy import groups_of
+from sbmc.report.tokens import TOKENS, Tokens, look_up_tokens
 from sbmc.report.view import Section, View, best_setting, missing
 from sbmc.studies.extremes import TEST, Extreme, read_extremes
 
 _TITLE = "Most and least certain inputs"
-_CIFAR = "airplane automobile bird cat deer dog frog horse ship truck"
-_CLASSES = {"imdb": ("negative", "positive"), "cifar10": tuple(_CIFAR.split())}
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,14 @@ def _rows(view: View, run: Found) -> tuple[str, list[_Card], list[_Card]] | None
     name = str(run.record.data["name"])
     pictures = look_up_pictures(name, everything, run.record.seed, view.data_dir)
     texts = look_up_texts(name, everything, view.data_dir)
+    tokens = look_up_tokens(name, str(run.record.data["checksum"]), everything)
+    if tokens is not None:
+        texts = list(tokens.before)
     if pictures is None and texts is None and stored is not None:
         return stored
+    name_class = partial(_class_name, name, tokens)
     cards = [
-        _card(name, each, by, pictures[i] if pictures else None, texts[i] if texts else None)
+        _card(name_class, each, by, pictures[i] if pictures else None, texts[i] if texts else None)
         for i, each in enumerate(everything)
     ]
     return by, cards[: len(certain)], cards[len(certain) :]
@@ -95,11 +101,14 @@ def _shown(shown: Shown, most: int) -> list[_Card]:
     return cards
 
 
-def _card(name: str, each: Extreme, by: str, image: np.ndarray | None, text: str | None) -> _Card:
-    def word(label: int) -> str:
-        known = _CLASSES.get(name, ())
-        return known[label] if 0 <= label < len(known) else str(label)
+def _class_name(name: str, tokens: Tokens | None, label: int) -> str:
+    word = class_name(name, label) or (tokens.word(label) if tokens else None)
+    return word or (f"token {label}" if name in TOKENS else str(label))
 
+
+def _card(
+    word: Callable[[int], str], each: Extreme, by: str, image: np.ndarray | None, text: str | None
+) -> _Card:
     group = cut(each.group.replace("_", " "), 40)
     if each.truth is None:
         truth = f"out of domain: {group}"
@@ -125,10 +134,12 @@ def _body(
     setting: Setting, run: Found, by: str, certain: list[_Card], uncertain: list[_Card]
 ) -> Html:
     kind = "epistemic entropy" if by == "epistemic" else "entropy (its members never disagree)"
+    outside = any(group.startswith("ood.") for group in groups_of(setting))
+    turns = "in turns from the test set and each group out of domain, " if outside else ""
     words = (
         f"By {setting.label}, seed {run.record.seed}. The upper row has, for each label that it "
-        f"gives, the input of least {kind}; the lower one, in turns from the test set and each "
-        "group out of domain, the inputs of most."
+        f"gives, the input of least {kind}, at most {len(certain)}; the lower one has, {turns}the "
+        "inputs of most."
     )
     if not any(card.image is not None or card.text for card in (*certain, *uncertain)):
         words += " Their pictures or texts are not on this machine, or only features of them exist."

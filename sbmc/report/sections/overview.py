@@ -54,7 +54,9 @@ def build(view: View) -> Section:
         )
     most = view.limits.rows
     headings = ("Method", "Name", "What it is", "Settings", "Runs")
-    methods = table("Methods that were run", headings, plain_rows(rows[:most]), sortable=False)
+    methods = table(
+        "Methods that were run", headings, plain_rows(rows[:most]), sortable=False, class_="methods"
+    )
     if len(rows) > _FOLD:
         methods = el("details", el("summary", f"Methods that were run ({len(rows)})"), methods)
     body = [facts(pairs), methods if rows else None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sbmc.report.agreement import Shown, columns, lines
-from sbmc.report.claims import checked_claims
 from sbmc.report.collect import Study
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import MISSING, count, short, with_error
@@ -26,12 +25,11 @@ def build(view: View) -> Section | None:
     headings += ["epochs", "total", "seconds"]
     caption = f"Results of {view.study.name}" + (", with the paper’s in grey" if paper else "")
     body = [
-        el("p", _words(view.study, paper)),
+        el("p", _words(view.study, wanted, paper)),
         table(cut(caption, 120), headings, groups, class_="results"),
         view.omitted(len(groups), len(shown), "line"),
         el("p", NOTES[view.study.name], class_="note") if view.study.name in NOTES else None,
         _differences(shown[:most], wanted),
-        _claims(view.study),
     ]
     title = "Results beside the paper’s" if paper else "Results"
     return Section("results", title, join(body))
@@ -52,7 +50,11 @@ def _group(line: Shown, wanted: list[Column]) -> list[list[object]]:
         cells.append(Cell(short(spent), spent))
     rows = [cells]
     if line.paper:
-        theirs: list[object] = ["the paper’s", line.paper.islands or MISSING, ""]
+        theirs: list[object] = [
+            "the paper’s",
+            Cell(line.paper.islands or MISSING, line.paper.islands),
+            "",
+        ]
         for metric, _, digits in wanted:
             value, error = line.paper.values.get(metric), line.paper.errors.get(metric)
             good = line.agrees(metric)
@@ -60,19 +62,31 @@ def _group(line: Shown, wanted: list[Column]) -> list[list[object]]:
             note = None if good is None else "good" if good else "bad"
             told = with_error(value, error, metric, digits) + mark
             theirs.append(Cell(told, value, note))
-        theirs += [short(line.paper.epochs), short(line.paper.total_epochs), MISSING]
+        spent_there = (line.paper.epochs, line.paper.total_epochs)
+        theirs += [*(Cell(short(each), each) for each in spent_there), Cell(MISSING)]
         rows.append(theirs)
     return rows
 
 
-def _words(study: Study, paper: bool) -> str:
+def _words(study: Study, wanted: list[Column], paper: bool) -> str:
     seeds = {len(setting.runs) for setting in study.settings}
     words = "One seed each. " if seeds == {1} else "Mean ± standard error over seeds. "
-    words += (
-        "H_ep is epistemic entropy in nats, of test inputs that are classified correctly and "
-        "incorrectly, and of inputs out of domain (OOD); epochs are per chain, the total is of all "
-        "chains and what they start from, as are the seconds."
-    )
+    metrics = {column.metric for column in wanted}
+    kinds = [
+        f"{sign} is {kind} entropy in nats"
+        for sign, kind in (("H_ep", "epistemic"), ("H_tot", "total"))
+        if any(name.startswith(f"entropy.{kind}.") for name in metrics)
+    ]
+    if kinds:
+        words += f"{' and '.join(kinds)}, of test inputs that are classified correctly and "
+        words += "incorrectly"
+        if any(".ood." in name for name in metrics):
+            words += ", and of inputs out of domain"
+            words += " (OOD); " if any(name.endswith("ood.all") for name in metrics) else "; "
+        else:
+            words += "; "
+    words += "epochs are per chain, the total is of all chains and what they start from, as are "
+    words += "the seconds."
     if paper:
         words += (
             " ✓ and ✗: ours is within or outside the tolerance (accuracy: the larger of 1 point "
@@ -98,26 +112,3 @@ def _differences(shown: list[Shown], wanted: list[Column]) -> Html | None:
         return None
     title = f"Outside the tolerance, and why ({count(len(entries), 'line')})"
     return el("details", el("summary", title), el("ul", *entries))
-
-
-def _claims(study: Study) -> Html | None:
-    verdicts, unchecked = checked_claims(study)
-    if not verdicts:
-        return None
-    rows = [
-        el(
-            "li",
-            el(
-                "span",
-                "✓ holds" if each.holds else "✗ fails",
-                class_="good" if each.holds else "bad",
-            ),
-            f" {each.statement}: {each.evidence}",
-        )
-        for each in verdicts
-    ]
-    held = sum(each.holds for each in verdicts)
-    title = f"Claims checked on these records: {held} of {len(verdicts)} hold"
-    more = f"{count(unchecked, 'further claim')} would need runs that are not here."
-    note = el("p", more, class_="note") if unchecked else None
-    return el("details", el("summary", title), el("ul", *rows, class_="claims"), note)
