@@ -11,9 +11,9 @@ EQUAL = {"island_weights": "equal"}
 
 
 def _claims(
-    study: str, table: str, words: str, protocol: str, base: dict, hmc: dict, smc: dict
+    study: str, table: str, words: str, protocol: str, base: dict, hmc: dict, smc: dict, above: bool
 ) -> tuple[Claim, ...]:
-    """The paper's orderings by AUC-ROC at one setting."""
+    """The paper's orderings by AUC-ROC at one setting; `above`: also above the ensemble."""
     auc = AUC_ROC[protocol]
     anchor, ensemble = Pick("map", 1, base), Pick("de", 1, base)
     claims = []
@@ -24,25 +24,23 @@ def _claims(
     ):
         ours = Pick(kind, 8, own)
         start = f"{words}: AUC-ROC of {label}, P = 8, above that of"
+        others = [("map", anchor, "MAP")]
+        others += [("de", ensemble, "the deep ensemble of N")] if above else []
         claims += [
             Claim(
-                f"{study}-{kind}-map-{protocol}", f"{start} MAP", higher(auc, ours, anchor), table
-            ),
-            Claim(
-                f"{study}-{kind}-de-{protocol}",
-                f"{start} the deep ensemble of N",
-                higher(auc, ours, ensemble),
-                table,
-            ),
+                f"{study}-{kind}-{name}-{protocol}", f"{start} {of}", higher(auc, ours, it), table
+            )
+            for name, it, of in others
         ]
     return tuple(claims)
 
 
 def _both(
-    study: str, table: str, words: str, base: dict, hmc: dict, smc: dict
+    study: str, table: str, words: str, base: dict, hmc: dict, smc: dict, above: bool = True
 ) -> dict[str, tuple[Claim, ...]]:
     return {
-        protocol: _claims(study, table, words, protocol, base, hmc, smc) for protocol in AUC_ROC
+        protocol: _claims(study, table, words, protocol, base, hmc, smc, above)
+        for protocol in AUC_ROC
     }
 
 
@@ -54,6 +52,8 @@ _WIDE = _both(
     WIDE,
     {"s": 0.35, **HMC_STEPS},
     {"s": 0.35, **SMC_MOVES},
+    # The paper's own ensemble has 0.959 there, its samplers 0.944 and 0.948.
+    above=False,
 )
 
 CLAIMS: dict[str, dict[str, tuple[Claim, ...]]] = {
@@ -62,5 +62,12 @@ CLAIMS: dict[str, dict[str, tuple[Claim, ...]]] = {
 }
 """By study and protocol; the paper's tables are of the first."""
 
-SHORTFALLS: dict[str, dict[str, str]] = {"imdb": {}, "cifar10": {}}
+_SHORT_ISLANDS = (
+    "its islands reach temperature 1 after 9 epochs where the paper's take 19, and disagree less "
+    "out of domain; the ensemble's own AUC-ROC is anything from 0.77 to 0.97, depending on the seed"
+)
+SHORTFALLS: dict[str, dict[str, str]] = {
+    "imdb": {f"narrow-s-smc-de-{protocol}": _SHORT_ISLANDS for protocol in AUC_ROC},
+    "cifar10": {},
+}
 """By study: claims that the committed records do not bear out, and why."""

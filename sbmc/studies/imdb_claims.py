@@ -129,9 +129,14 @@ _TOO_WIDE = {
         f"of one island is 0.013 higher still); {_TRAINED_LONGER}"
     ),
 }
+_NEXT_TO_NOTHING = (
+    "by less than a tenth of a point and 0.0005 of NLL: with s = 0.1 the posterior is close to its "
+    "anchor, and what keeps it from gaining is the same as at s = 0.35"
+)
 SHORTFALLS: dict[str, str] = {
-    f"wide-{kind}-{metric}": why
-    for kind, why in _TOO_WIDE.items()
+    f"{setting}-{kind}-{metric}": why
+    for kind, wide in _TOO_WIDE.items()
+    for setting, why in (("wide", wide), ("wide-s0.1", _NEXT_TO_NOTHING))
     for metric in ("accuracy", "nll")
 }
 """Claims that the committed records do not bear out, and why. Tests hold it to the records."""

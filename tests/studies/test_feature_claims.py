@@ -29,8 +29,7 @@ CONFIDENCE = [
 
 # Their runs are still to be made, in whole or in part: experiments/README.md has the commands.
 UNFINISHED = {
-    "imdb": "deep ensembles, v = 1 at s = 0.1 and 0.25, and the long chains are not run yet",
-    "cifar10": "three hours of two cores, of which only the MAP of one seed is done",
+    "cifar10": "of five seeds at s = 0.05 and three at 0.1 and 0.2 some are still to be run",
 }
 
 
@@ -261,7 +260,7 @@ def test_confidence_claims_hold_and_fail(tmp_path, study, protocol):
         value = {"map": 0.7, "de": 0.8, "s-hmc": 0.9, "s-smc": 0.85}[row.method]
         write(tmp_path, study, row.method, {"accuracy": 0.9, auc: value}, **row.overrides)
     lines = confidence_lines(get_experiment(study), tmp_path, protocol)
-    assert len(lines) == (8 if study == "imdb" else 4)
+    assert len(lines) == (6 if study == "imdb" else 4)
     assert all(line.startswith("✓") for line in lines)
     write(tmp_path, study, "s-hmc", {"accuracy": 0.9, auc: 0.75}, islands=8)
     lines = confidence_lines(get_experiment(study), tmp_path, protocol)
