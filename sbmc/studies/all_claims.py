@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sbmc.studies import cifar10_claims, claims, imdb_claims
+from sbmc.studies import cifar10_claims, claims, imdb_claims, shakespeare_claims
 from sbmc.studies.claims import Claim, check_claim
 
 STUDIES: dict[str, tuple[tuple[Claim, ...], dict[str, str]]] = {
     "mnist7": ((*claims.CLAIMS, *claims.HEADLINE), claims.SHORTFALLS),
     "imdb": (imdb_claims.CLAIMS, imdb_claims.SHORTFALLS),
     "cifar10": (cifar10_claims.CLAIMS, cifar10_claims.SHORTFALLS),
+    "shakespeare": (shakespeare_claims.CLAIMS, shakespeare_claims.SHORTFALLS),
 }
 """Claims and shortfalls of a study."""
 

@@ -16,6 +16,7 @@ from sbmc.studies.confidence_claims import AUC_ROC
 from sbmc.studies.confidence_table import claim_lines as confidence_lines
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.paper import groups, table_names
+from sbmc.studies.records import read_record
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 MODULES = {"imdb": imdb_claims, "cifar10": cifar10_claims}
@@ -59,6 +60,14 @@ def test_confidence_claim_holds_on_the_committed_records(study, claim):
     verdict = decide(study, claim)
     expected = claim.name not in feature_confidence_claims.SHORTFALLS[study]
     assert verdict.holds is expected, f"{verdict.statement}: {verdict.evidence}"
+
+
+def test_cifar10_stays_under_four_gibibytes():
+    paths = (RECORDS / "cifar10").glob("s-*/*/seed-*/record.json")
+    own = [record for record in map(read_record, paths) if record.derived_from is None]
+    peaks = [r.details["memory"]["peak"] for r in own if r.settings["islands"] == 8]
+    assert len(peaks) >= 6
+    assert max(peaks) < 4 * 2**30
 
 
 def test_every_claim_names_a_table_of_the_paper():
