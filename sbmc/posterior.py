@@ -33,6 +33,9 @@ WEIGHTINGS = ("evidence", "equal")
 # Fewer islands tell nothing of how much their evidence varies.
 FEWEST_FOR_ERROR = 3
 
+# Results of batches are put together when they have this size.
+JOIN_BYTES = 64 * 2**20
+
 
 class Evidence(NamedTuple):
     """An estimate of the log normalising constant of the anchored posterior.
@@ -227,12 +230,17 @@ class Posterior:
         weights = weights[kept]
         parts: list[Any] = []
         total, batches = self._input_batches(inputs, batch_size)
-        done = 0
+        done = joined = 0
         with open_progress(progress, "predicting", total=total, unit="examples") as bar:
             for batch in batches:
                 parts.append(self._predict_batch(theta, weights, batch))
                 done += count(batch)
                 bar.update(done)
+                # Many results between the large arrays that come and go keep the memory of these
+                # from being used again: gigabytes with thousands of classes.
+                if sum(_bytes(part) for part in parts[joined:]) >= JOIN_BYTES:
+                    parts[joined:] = [concatenate(parts[joined:])]
+                    joined += 1
         require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
         whole = concatenate(parts)
         return replace(whole, origin=self.origin) if isinstance(whole, Prediction) else whole
@@ -376,6 +384,12 @@ class Posterior:
             theta = self.positions.flatten(0, 1)[0]
             self._evaluator = Predictor.build(forward, theta, few), split
         return self._evaluator
+
+
+def _bytes(prediction: Prediction | RegressionPrediction) -> int:
+    """Of what is largest in a prediction."""
+    part = prediction.probs if isinstance(prediction, Prediction) else prediction.mean
+    return part.nbytes
 
 
 def _build_evaluator(

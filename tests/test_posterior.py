@@ -16,6 +16,7 @@ from sbmc.islands import IslandReport
 from sbmc.likelihoods import Categorical, Custom
 from sbmc.parameters import select_parameters
 from sbmc.posterior import Cost, Posterior, island_weights
+from sbmc.prediction import concatenate
 
 EXAMPLES = 11
 INPUTS = torch.randn(EXAMPLES, 4, generator=torch.Generator().manual_seed(1))
@@ -106,6 +107,26 @@ def test_batches_of_any_size_give_the_same(batch_size):
     prediction = posterior.predict(INPUTS, batch_size=batch_size)
     assert len(prediction) == EXAMPLES
     assert_same(prediction, make_posterior().predict(INPUTS, batch_size=4))
+
+
+@pytest.mark.parametrize("limit", [0, 100])
+@pytest.mark.parametrize("likelihood", [Categorical(), Gaussian(noise_variance=0.2)], ids=repr)
+def test_results_are_put_together_on_the_way(monkeypatch, limit, likelihood):
+    posterior = make_posterior(likelihood=likelihood)
+    whole = posterior.predict(INPUTS)
+    joins = []
+
+    def note(parts):
+        joins.append(len(parts))
+        return concatenate(parts)
+
+    monkeypatch.setattr("sbmc.posterior.concatenate", note)
+    monkeypatch.setattr("sbmc.posterior.JOIN_BYTES", limit)
+    prediction = posterior.predict(INPUTS, batch_size=1)
+    assert len(joins) > 2
+    assert len(prediction) == EXAMPLES
+    for name in ("probs", "epistemic") if likelihood == Categorical() else ("mean", "epistemic"):
+        torch.testing.assert_close(getattr(prediction, name), getattr(whole, name))
 
 
 @pytest.mark.parametrize(
