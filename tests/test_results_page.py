@@ -21,13 +21,16 @@ PAPER_ROWS = [row for row in MNIST7.rows if row.section == "paper"]
         ("README.md", "mnist7"),
         ("experiments/README.md", "mnist7"),
         ("experiments/README.md", "digits"),
+        ("experiments/README.md", "imdb"),
+        ("experiments/README.md", "cifar10"),
+        ("docs/language.md", "shakespeare"),
     ],
 )
 def test_tables_are_made_from_the_records(page, experiment):
     printed = (ROOT / page).read_text("utf-8")
     made = write_tables(printed, get_experiment(experiment), RECORDS)
     assert printed == made, f"run: sbmc table {experiment} --write {page}"
-    assert made.count("|") > 100
+    assert made.count("|") > 50
 
 
 def test_the_list_of_the_papers_tables_is_made_from_the_records():

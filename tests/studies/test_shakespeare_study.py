@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,10 +17,13 @@ from sbmc.studies.networks import build_network
 from sbmc.studies.records import read_record
 from sbmc.studies.runner import prepare_context, run_study
 from sbmc.studies.settings import resolve
+from sbmc.studies.table import differences, find_records, write_tables
 from sbmc.studies.workshop import Workshop
 
+ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "experiments" / "records"
 SHORT = {"batch_size": 64, "max_epochs": 3}
-FEW = {**SHORT, "particles": 3, "epochs": None, "steps": 2, "trajectory": None, "leapfrog": 1}
+FEW = {**SHORT, "particles": 3, "epochs": 4, "scout": 2, "scout_batches": 2}
 
 
 @pytest.fixture
@@ -116,3 +120,39 @@ def test_the_data_are_those_of_the_named_model(tiny, tmp_path):
     found = shakespeare.load()
     assert found.checksum == own.checksum
     assert found.about["block"] == 128
+
+
+def test_the_page_prints_what_the_records_say():
+    page = ROOT / "docs" / "language.md"
+    printed = page.read_text("utf-8")
+    made = write_tables(printed, get_experiment("shakespeare"), RECORDS)
+    assert printed == made, "run: sbmc table shakespeare --write docs/language.md"
+
+
+def test_rows_outside_the_tolerance_have_a_reason():
+    lines = differences(get_experiment("shakespeare"), RECORDS)
+    assert lines
+    assert not [line for line in lines if "no reason is known" in line]
+
+
+@pytest.mark.parametrize(("section", "seeds"), [("paper", [0]), ("subset", [0, 1])])
+def test_sampling_beats_the_map_and_knows_where_it_is_wrong(section, seeds):
+    # The paper's table gpt2: accuracy, NLL, and H_ep of incorrect above that of correct.
+    experiment = get_experiment("shakespeare")
+    rows = {row.method: row for row in experiment.rows if row.section == section}
+    point, sampled = (find_records(RECORDS, experiment, rows[m]) for m in ("map", "s-hmc"))
+    assert [record.seed for record in point] == [record.seed for record in sampled] == seeds
+    for one, many in zip(point, sampled, strict=True):
+        assert many.metrics["accuracy"] > one.metrics["accuracy"]
+        assert many.metrics["nll"] < one.metrics["nll"] - 0.05
+        incorrect, correct = (many.metrics[f"entropy.epistemic.{k}correct"] for k in ("in", ""))
+        assert incorrect > 1.5 * correct > 0
+        assert one.data["weights_sha256"] == many.data["weights_sha256"]
+        assert many.islands[0]["acceptance"] > 0.4
+
+
+def test_both_presets_are_the_same_chains():
+    experiment = get_experiment("shakespeare")
+    paper, best = (resolve(experiment, get_method("s-hmc"), name) for name in ("paper", "best"))
+    assert paper == best
+    assert paper["scout"] < paper["epochs"]
