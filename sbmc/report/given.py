@@ -74,7 +74,8 @@ class Given:
             words = f"{method}{_changes(overrides)}"
             words += "" if preset == "paper" else f" ({preset})"
             have = f"has seed {', '.join(map(str, there))}" if there else "is not here"
-            raise MissingRecords(f"{words} {have}; seeds 0 to {seeds - 1} are needed")
+            needed = f"seeds 0 to {seeds - 1} are" if seeds > 1 else "seed 0 is"
+            raise MissingRecords(f"{words} {have}; {needed} needed")
         return found
 
 

@@ -28,7 +28,6 @@ typedef struct {
     int64_t groups, members, examples, out, patch, windows, planes, right, down;
 } sizes;
 
-
 /* Where b beats a: ties stay with a; one that is not a number beats all. */
 static inline flags beats(lanes b, lanes a) { return (b > a) | (b != b); }
 
