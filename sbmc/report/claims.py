@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 from sbmc.checks import BadInput
 from sbmc.report.collect import Study
 from sbmc.report.given import Given
 from sbmc.studies import confidence_claims, feature_confidence_claims
 from sbmc.studies.all_claims import STUDIES
-from sbmc.studies.claims import Claim, MissingRecords, Runs
+from sbmc.studies.claim_runs import MissingRecords, Runs
+from sbmc.studies.claims import Claim
 
 _PROTOCOLS = {"paper": "the paper’s protocol", "clean": "clean protocol"}
 
@@ -46,7 +46,7 @@ def decide_claims(study: Study) -> list[Decided]:
     """
     if study.experiment is None:
         return []
-    given = cast("Runs", Given(study))
+    given = Given(study)
     return [_decide(*each, given) for each in _all(study.name)]
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sbmc.studies.claims import EPISTEMIC, Runs
+from sbmc.studies.claim_runs import Runs
+from sbmc.studies.claims import EPISTEMIC
 from sbmc.studies.pooling import SEEDS, Pooled
 
 Check = Callable[[Runs], tuple[bool, str]]

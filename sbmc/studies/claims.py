@@ -6,15 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbmc.studies.experiments import Row, get_experiment
+from sbmc.studies.claim_runs import MissingRecords, Runs, RunsInFolder
 from sbmc.studies.paper import find_row, gold_standards
-from sbmc.studies.pooling import SEEDS, Pooled, find_records, pool
 
 EPISTEMIC = "entropy.epistemic"
-
-
-class MissingRecords(LookupError):
-    """A claim cannot be checked: not all of its runs are there."""
 
 
 @dataclass(frozen=True)
@@ -48,42 +43,6 @@ class Claim:
     statement: str
     check: Callable[[Runs], tuple[bool, str]]
     table: str = ""
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Finds the pooled runs of one experiment.
-
-    Attributes:
-        records: the folder of all records.
-        experiment: the experiment's name.
-    """
-
-    records: Path
-    experiment: str
-
-    def __call__(
-        self,
-        method: str,
-        islands: int = 1,
-        preset: str = "paper",
-        *,
-        seeds: int = len(SEEDS),
-        **overrides: object,
-    ) -> Pooled:
-        """Pool the seeds of a method, or raise `MissingRecords` if there are less than `seeds`."""
-        if method != "map":
-            overrides["islands"] = islands
-        row = Row(method, method, preset, overrides)
-        found = find_records(self.records, get_experiment(self.experiment), row)
-        if len(found) < seeds:
-            there = [record.seed for record in found]
-            more = "".join(f", {name} = {value}" for name, value in overrides.items())
-            raise MissingRecords(
-                f"{self.experiment} {method} ({preset}, P = {islands}{more}): "
-                f"seeds {list(SEEDS)[:seeds]} are needed, {there or 'none'} found"
-            )
-        return pool(found)
 
 
 def _no_less_accurate(islands: int) -> Callable[[Runs], tuple[bool, str]]:
@@ -267,7 +226,7 @@ def check_claim(claim: Claim, records: Path, experiment: str = "mnist7") -> Verd
         The verdict; a claim whose records are missing does not hold.
     """
     try:
-        holds, evidence = claim.check(Runs(records, experiment))
+        holds, evidence = claim.check(RunsInFolder(records, experiment))
     except MissingRecords as missing:
         return Verdict(claim.statement, False, f"missing: {missing}")
     except KeyError as missing:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from sbmc.studies.claims import Claim, Runs
+from sbmc.studies.claim_runs import Runs
+from sbmc.studies.claims import Claim
 from sbmc.studies.pooling import Pooled
 
 AUC_ROC = {

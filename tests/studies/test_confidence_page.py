@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.claims import Runs
+from sbmc.studies.claim_runs import RunsInFolder
 from sbmc.studies.confidence_claims import AUC_ROC, GUARANTEE, MAP, SWA_ANCHORED, Which
 from sbmc.studies.confidence_table import (
     MISSING,
@@ -62,7 +62,7 @@ def test_the_readme_has_the_numbers_of_the_clean_protocol():
     paragraph = re.search(r"\*\*Know when to abstain\.\*\*.*?\n\n", text("README.md"), re.DOTALL)
     assert paragraph is not None
     words = " ".join(paragraph[0].split())
-    runs = Runs(RECORDS, "mnist7")
+    runs = RunsInFolder(RECORDS, "mnist7")
     ensemble, plain = Which("de", 1), Which("s-hmc", 1)
     auc = [
         row.pooled(runs).values[AUC_ROC["clean"]] for row in (MAP, ensemble, plain, SWA_ANCHORED[1])
