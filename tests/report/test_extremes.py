@@ -172,3 +172,15 @@ def test_texts_stand_in_the_page(tmp_path):
     quotes = [words for tag, words in page.texts if tag == "blockquote"]
     assert quotes == ["review 3 <b>"]
     assert "positive" in page.text
+
+
+def test_a_setting_that_kept_none_is_stood_for_by_one_of_its_method(tmp_path):
+    runs = tmp_path / "runs"
+    write_run(runs, method="map", islands=[], pictures=True)
+    write_run(runs, overrides={"islands": 2}, pictures=True)
+    # The lowest NLL: what the answer speaks of.
+    write_run(runs, level=0.05, overrides={"islands": 4})
+    page = read_page(runs)
+    assert "has the lowest NLL" in page.text
+    stands = [words for tag, words in page.texts if tag == "p" and "The upper row has" in words]
+    assert [words.split(", seed")[0] for words in stands] == ["By S-HMC∥, P\u00a0=\u00a02"]

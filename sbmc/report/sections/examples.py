@@ -37,12 +37,18 @@ class _Card:
 
 
 def build(view: View) -> Section | None:
-    """Pictures or texts of the setting that the answer speaks of, or of the next that has some."""
+    """Pictures or texts of the setting that the answer speaks of, or of the next that has some.
+
+    The next is one of the same method, if there is one: the first islands of a larger run keep no
+    inputs of their own, and a single network in their place would have no disagreement to show.
+    """
     study = view.study
     best = best_setting(study.settings)
     if best is None:
         return None
-    for setting in (best, *(each for each, _ in view.drawn), *study.settings):
+    others = [*(each for each, _ in view.drawn), *study.settings]
+    others.sort(key=lambda each: each.method != best.method)
+    for setting in (best, *others):
         for run in setting.runs:
             rows = _rows(view, run)
             if rows:
