@@ -6,8 +6,9 @@ import pytest
 
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.paper import table_names
-from sbmc.studies.paper_index import read_index, write_index
-from sbmc.studies.table import SEEDS, differences, find_records, write_tables
+from sbmc.studies.pooling import SEEDS, find_records
+from sbmc.studies.tables.paper_index import read_index, write_index
+from sbmc.studies.tables.study import differences, write_tables
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "experiments" / "records"

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput
-from sbmc.studies.columns import table_columns
 from sbmc.studies.experiments import Experiment
 from sbmc.studies.methods import METHODS
+from sbmc.studies.pooling import Pooled, pool
 from sbmc.studies.records import Record
-from sbmc.studies.table import MISSING, Pooled, pool
+from sbmc.studies.tables.columns import table_columns
+from sbmc.studies.tables.lines import MISSING
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.show import print_wide
-from sbmc.studies import appendix, confidence_table, group_table, paper_index, time_table
-from sbmc.studies.all_claims import claim_lines
-from sbmc.studies.columns import NOTES, table_columns
+from sbmc.studies.claims.all_studies import claim_lines
 from sbmc.studies.experiments import Experiment, get_experiment
-from sbmc.studies.lines import Line, markdown_lines, render_lines
-from sbmc.studies.table import (
+from sbmc.studies.tables import appendix, groups, paper_index, times
+from sbmc.studies.tables import confidence as confidence_tables
+from sbmc.studies.tables.columns import NOTES, table_columns
+from sbmc.studies.tables.lines import Line, markdown_lines, render_lines
+from sbmc.studies.tables.study import (
     FOOTNOTE,
     build_table,
     differences,
@@ -41,7 +42,7 @@ def write_table(
     """
     study = get_experiment(experiment)
     require(records.is_dir(), "records", "a folder of records", str(records))
-    written = confidence_table.write_confidence if confidence else write_tables
+    written = confidence_tables.write_confidence if confidence else write_tables
     for page in pages:
         require(page.is_file(), "write", "an existing file", str(page))
         page.write_text(written(page.read_text("utf-8"), study, records), "utf-8")
@@ -65,7 +66,7 @@ def show_table(experiment: str, records: Path, style: str) -> None:
     require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
     require(records.is_dir(), "records", "a folder of records", str(records))
     lines, columns = build_table(study, records), table_columns(study)
-    blocks = [*appendix.build_appendix(study, records), time_table.build_times(study, records)]
+    blocks = [*appendix.build_appendix(study, records), times.build_times(study, records)]
     if style == "markdown":
         print(render_markdown(lines, columns))
         for block in blocks:
@@ -95,8 +96,8 @@ def show_table(experiment: str, records: Path, style: str) -> None:
 def _notes(study: Experiment) -> list[str]:
     specs = appendix.appendix_specs(study.name)
     notes = [appendix.FOOTNOTE] if specs else []
-    notes += [group_table.FOOTNOTE] if any(spec.by_group for spec in specs) else []
-    return [*notes, time_table.FOOTNOTE]
+    notes += [groups.FOOTNOTE] if any(spec.by_group for spec in specs) else []
+    return [*notes, times.FOOTNOTE]
 
 
 def show_index(records: Path, style: str) -> None:
@@ -155,15 +156,15 @@ def show_confidence(experiment: str, records: Path, style: str) -> None:
     require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
     require(records.is_dir(), "records", "a folder of records", str(records))
     if style == "markdown":
-        print(confidence_table.markdown(study, records))
+        print(confidence_tables.markdown(study, records))
         return
-    for protocol, kind in confidence_table.chosen_tables():
-        lines = confidence_table.build_confidence(study, records, protocol, kind)
-        title = confidence_table.table_title(protocol, kind)
-        print_wide(confidence_table.render(title, lines, kind))
-    print(confidence_table.FOOTNOTE)
-    for protocol in confidence_table.PROTOCOLS:
-        claims = confidence_table.claim_lines(study, records, protocol)
+    for protocol, kind in confidence_tables.chosen_tables():
+        lines = confidence_tables.build_confidence(study, records, protocol, kind)
+        title = confidence_tables.table_title(protocol, kind)
+        print_wide(confidence_tables.render(title, lines, kind))
+    print(confidence_tables.FOOTNOTE)
+    for protocol in confidence_tables.PROTOCOLS:
+        claims = confidence_tables.claim_lines(study, records, protocol)
         if claims:
             print(f"\nClaims, checked on these records, {protocol} protocol:")
             for line in claims:

@@ -11,7 +11,7 @@ from sbmc.checks import BadInput
 from sbmc.figures.style import GREY, MARKERS, PALETTE, new_figure
 from sbmc.studies.experiments import Experiment, Row
 from sbmc.studies.paper import gold_standards
-from sbmc.studies.table import Pooled, find_records, pool
+from sbmc.studies.pooling import Pooled, find_records, pool
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sbmc.checks import require
 from sbmc.figures.measured import Measured, Measurements
 from sbmc.figures.style import MARKERS, PALETTE
-from sbmc.studies.confidence_table import confidence_rows
 from sbmc.studies.experiments import get_experiment
+from sbmc.studies.tables.confidence import confidence_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,10 +12,10 @@ from sbmc.checks import BadInput, nearest, require
 from sbmc.confidence.protocols import check_protocol
 from sbmc.confidence.report import load_arrays
 from sbmc.studies.confidence import arrays_file, has_confidence
-from sbmc.studies.confidence_table import confidence_rows, row_islands
 from sbmc.studies.experiments import Experiment
+from sbmc.studies.pooling import SEEDS, Pooled, find_records, pool
 from sbmc.studies.records import record_path
-from sbmc.studies.table import SEEDS, Pooled, find_records, pool
+from sbmc.studies.tables.confidence import confidence_rows, row_islands
 
 
 @dataclass(frozen=True, eq=False)

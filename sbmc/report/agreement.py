@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from sbmc.checks import BadInput
 from sbmc.report.collect import Setting, Study
-from sbmc.studies.columns import table_columns
 from sbmc.studies.experiments import Row
-from sbmc.studies.lines import NOT_COMPARED, Column, within_tolerance
 from sbmc.studies.paper import PaperRow, find_row
 from sbmc.studies.pooling import Pooled
+from sbmc.studies.tables.columns import table_columns
+from sbmc.studies.tables.lines import NOT_COMPARED, Column, within_tolerance
 
 
 @dataclass(frozen=True, eq=False)

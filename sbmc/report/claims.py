@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sbmc.checks import BadInput
 from sbmc.report.collect import Study
 from sbmc.report.given import Given
-from sbmc.studies import confidence_claims, feature_confidence_claims
-from sbmc.studies.all_claims import STUDIES
-from sbmc.studies.claim_runs import MissingRecords, Runs
-from sbmc.studies.claims import Claim
+from sbmc.studies.claims import feature_confidence, mnist7_confidence
+from sbmc.studies.claims.all_studies import STUDIES
+from sbmc.studies.claims.claim import Claim
+from sbmc.studies.claims.runs import MissingRecords, Runs
 
 _PROTOCOLS = {"paper": "the paper’s protocol", "clean": "clean protocol"}
 
@@ -55,11 +55,11 @@ def _all(name: str) -> Iterator[tuple[Claim, str, dict[str, str]]]:
     made, shortfalls = STUDIES.get(name, ((), {}))
     for claim in made:
         yield claim, claim.table, shortfalls
-    by_protocol, reasons = feature_confidence_claims.CLAIMS.get(name, {}), {}
+    by_protocol, reasons = feature_confidence.CLAIMS.get(name, {}), {}
     if by_protocol:
-        reasons = feature_confidence_claims.SHORTFALLS[name]
+        reasons = feature_confidence.SHORTFALLS[name]
     elif name == "mnist7":
-        by_protocol, reasons = confidence_claims.CLAIMS, confidence_claims.SHORTFALLS
+        by_protocol, reasons = mnist7_confidence.CLAIMS, mnist7_confidence.SHORTFALLS
     for protocol, claims in by_protocol.items():
         for claim in claims:
             where = _PROTOCOLS.get(protocol, protocol)

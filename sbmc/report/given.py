@@ -6,7 +6,7 @@ from functools import cached_property
 
 from sbmc.checks import BadInput
 from sbmc.report.collect import Found, Study
-from sbmc.studies.claim_runs import Runs
+from sbmc.studies.claims.runs import Runs
 from sbmc.studies.experiments import Row
 from sbmc.studies.methods import get_method
 from sbmc.studies.pooling import SEEDS, Pooled, pool

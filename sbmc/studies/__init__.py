@@ -1,1 +1,1 @@
-"""Studies: experiments and methods by name, their presets, records and tables."""
+"""Studies: experiments and methods by name, their presets, records, tables and claims."""

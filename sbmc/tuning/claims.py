@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbmc.metrics import mean_and_error
-from sbmc.studies.claims import Verdict
+from sbmc.studies.claims.claim import Verdict
 from sbmc.tuning.ledger import NAME
 from sbmc.tuning.result import Point, Tuning, read_tuning
 

@@ -22,7 +22,7 @@ from sbmc.figures.catalogue import FIGURES, NAMES, draw_file
 from sbmc.figures.looks import looks
 from sbmc.figures.measured import read, seed_mean
 from sbmc.figures.style import PALETTE, new_figure, save
-from sbmc.studies.confidence_claims import ROWS
+from sbmc.studies.claims.mnist7_confidence import ROWS
 from sbmc.studies.experiments import get_experiment
 
 MNIST7 = get_experiment("mnist7")

@@ -8,12 +8,12 @@ from study_records import entropies, write
 
 from sbmc.report import collect
 from sbmc.report.claims import decide_claims
-from sbmc.studies import confidence_claims, feature_confidence_claims
-from sbmc.studies.all_claims import STUDIES
-from sbmc.studies.claims import check_claim
-from sbmc.studies.confidence_table import claim_lines
+from sbmc.studies.claims import feature_confidence, mnist7_confidence
+from sbmc.studies.claims.all_studies import STUDIES
+from sbmc.studies.claims.claim import check_claim
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.paper import groups
+from sbmc.studies.tables.confidence import claim_lines
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 
@@ -75,7 +75,7 @@ def test_a_study_without_claims_has_no_section(tmp_path):
 def test_all_claims_of_a_study_are_there(tmp_path, name):
     write(tmp_path, name, "map", {"accuracy": 0.5}, range(1))
     found = decide_claims(collect([tmp_path]).studies[0])
-    own = {"mnist7": confidence_claims.CLAIMS, **feature_confidence_claims.CLAIMS}
+    own = {"mnist7": mnist7_confidence.CLAIMS, **feature_confidence.CLAIMS}
     confidence = own.get(name, {})
     made = [*STUDIES[name][0], *(each for claims in confidence.values() for each in claims)]
     assert [each.statement for each in found] == [each.statement for each in made]

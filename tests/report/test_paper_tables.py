@@ -8,12 +8,12 @@ from study_records import entropies, write
 
 from sbmc.report import collect, render
 from sbmc.report.paper_tables import paper_label, paper_tables
-from sbmc.studies.appendix import appendix_specs, build_appendix
 from sbmc.studies.confidence import PROTOCOLS, arrays_file
-from sbmc.studies.confidence_table import build_confidence, chosen_tables
 from sbmc.studies.experiments import experiment_names, get_experiment
 from sbmc.studies.paper import groups, table_names
-from sbmc.studies.time_table import build_times
+from sbmc.studies.tables.appendix import appendix_specs, build_appendix
+from sbmc.studies.tables.confidence import build_confidence, chosen_tables
+from sbmc.studies.tables.times import build_times
 
 
 def metrics(level=0.0):

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.claim_runs import RunsInFolder
-from sbmc.studies.confidence_claims import AUC_ROC, GUARANTEE, MAP, SWA_ANCHORED, Which
-from sbmc.studies.confidence_table import (
+from sbmc.studies.claims.mnist7_confidence import AUC_ROC, GUARANTEE, MAP, SWA_ANCHORED, Which
+from sbmc.studies.claims.runs import RunsInFolder
+from sbmc.studies.experiments import get_experiment
+from sbmc.studies.pooling import SEEDS
+from sbmc.studies.tables.confidence import (
     MISSING,
     build_confidence,
     chosen_tables,
@@ -15,8 +17,6 @@ from sbmc.studies.confidence_table import (
     find_confidence,
     write_confidence,
 )
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.table import SEEDS
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "experiments" / "records"

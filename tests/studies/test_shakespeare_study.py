@@ -14,10 +14,11 @@ from sbmc.language import LoraHead, text_states
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.methods import get_method
 from sbmc.studies.networks import build_network
+from sbmc.studies.pooling import find_records
 from sbmc.studies.records import read_record
 from sbmc.studies.runner import prepare_context, run_study
 from sbmc.studies.settings import resolve
-from sbmc.studies.table import differences, find_records, write_tables
+from sbmc.studies.tables.study import differences, write_tables
 from sbmc.studies.workshop import Workshop
 
 ROOT = Path(__file__).parents[2]

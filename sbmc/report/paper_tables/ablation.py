@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from sbmc.report.given import Given
 from sbmc.report.paper_tables.made import Made, our_cell, paper_label
 from sbmc.report.tables import Cell
-from sbmc.studies.appendix import NOT_RERUN, Spec, row_like
-from sbmc.studies.columns import entropies, first_order
 from sbmc.studies.experiments import Experiment
-from sbmc.studies.lines import MISSING, Column, agrees, number, seeded_label
 from sbmc.studies.paper import PaperRow, paper_rows, read_table
 from sbmc.studies.pooling import Pooled
+from sbmc.studies.tables.appendix import NOT_RERUN, Spec, row_like
+from sbmc.studies.tables.columns import entropies, first_order
+from sbmc.studies.tables.lines import MISSING, Column, agrees, number, seeded_label
 
 
 def ablation_tables(experiment: Experiment, spec: Spec, given: Given) -> list[Made]:
-    """Fill one of the paper's tables of methods, as `sbmc.studies.appendix.build_ablation` does.
+    """Fill one of the paper's tables of methods, as `appendix.build_ablation` does.
 
     Args:
         experiment: whose.

@@ -8,7 +8,9 @@ from sbmc.report.given import Given
 from sbmc.report.paper_tables.made import Made, our_cell, paper_label
 from sbmc.report.tables import Cell
 from sbmc.studies.confidence import has_confidence
-from sbmc.studies.confidence_table import (
+from sbmc.studies.experiments import Experiment, Row
+from sbmc.studies.pooling import Pooled, pool, row_islands
+from sbmc.studies.tables.confidence import (
     KINDS,
     Kind,
     chosen_tables,
@@ -16,15 +18,13 @@ from sbmc.studies.confidence_table import (
     paper_row,
     table_title,
 )
-from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.lines import MISSING, Column, seeded_label
-from sbmc.studies.pooling import Pooled, pool, row_islands
+from sbmc.studies.tables.lines import MISSING, Column, seeded_label
 
 OURS = "not in the paper"
 
 
 def confidence_tables(experiment: Experiment, given: Given) -> list[Made]:
-    """Fill the tables of the meta-classifier, as `sbmc.studies.confidence_table` does.
+    """Fill the tables of the meta-classifier, as `sbmc.studies.tables.confidence` does.
 
     Args:
         experiment: whose.

@@ -10,18 +10,18 @@ from sbmc.report.given import Given
 from sbmc.report.paper_tables.made import Made, our_cell, paper_label
 from sbmc.report.tables import Cell
 from sbmc.report.view import read_arrays
-from sbmc.studies.appendix import NOT_RERUN, Spec
 from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.group_table import DIGITS, KINDS, group_row, our_name
-from sbmc.studies.lines import MISSING, Column, seeded_label
 from sbmc.studies.paper import groups, read_table
 from sbmc.studies.pooling import pool
+from sbmc.studies.tables.appendix import NOT_RERUN, Spec
+from sbmc.studies.tables.groups import DIGITS, KINDS, group_row, our_name
+from sbmc.studies.tables.lines import MISSING, Column, seeded_label
 
 _Known = tuple[str, bool, dict[str, tuple[float, float]]]
 
 
 def group_table(experiment: Experiment, spec: Spec, given: Given) -> Made | None:
-    """Fill one of the paper's tables of groups, as `sbmc.studies.group_table` does.
+    """Fill one of the paper's tables of groups, as `sbmc.studies.tables.groups` does.
 
     Args:
         experiment: whose.

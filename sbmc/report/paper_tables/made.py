@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from sbmc.report.tables import Cell
-from sbmc.studies.lines import Column, number
-from sbmc.studies.paper_index import read_index
+from sbmc.studies.tables.lines import Column, number
+from sbmc.studies.tables.paper_index import read_index
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sbmc.report.paper_tables.confidence import confidence_tables
 from sbmc.report.paper_tables.groups import group_table
 from sbmc.report.paper_tables.made import Made
 from sbmc.report.paper_tables.times import time_table
-from sbmc.studies.appendix import appendix_specs
+from sbmc.studies.tables.appendix import appendix_specs
 
 
 def paper_tables(study: Study) -> list[Made]:

@@ -9,13 +9,13 @@ from sbmc.report.paper_tables.confidence import OURS
 from sbmc.report.paper_tables.made import Made, our_cell
 from sbmc.report.tables import Cell
 from sbmc.studies.experiments import Experiment
-from sbmc.studies.lines import MISSING, Column, seeded_label, whole
 from sbmc.studies.pooling import row_islands
-from sbmc.studies.time_table import COLUMNS, Timed
+from sbmc.studies.tables.lines import MISSING, Column, seeded_label, whole
+from sbmc.studies.tables.times import COLUMNS, Timed
 
 
 def time_table(experiment: Experiment, given: Given) -> Made | None:
-    """Fill the table of wall times, as `sbmc.studies.time_table` does.
+    """Fill the table of wall times, as `sbmc.studies.tables.times` does.
 
     Args:
         experiment: whose.

@@ -8,7 +8,7 @@ from sbmc.report.paper_tables import Made, paper_tables
 from sbmc.report.paper_tables.confidence import OURS
 from sbmc.report.tables import table
 from sbmc.report.view import Section, View
-from sbmc.studies import appendix, confidence_table, group_table, time_table
+from sbmc.studies.tables import appendix, confidence, groups, times
 
 
 def build(view: View) -> Section | None:
@@ -56,10 +56,10 @@ def _notes(made: list[Made]) -> Html:
     if "epochs" in headings:
         notes.append(appendix.FOOTNOTE)
     if "group" in headings:
-        notes.append(group_table.FOOTNOTE)
+        notes.append(groups.FOOTNOTE)
     if headings & {"AUC-ROC", "max p: AUROC"}:
-        notes.append(confidence_table.FOOTNOTE)
+        notes.append(confidence.FOOTNOTE)
     if "matched" in headings:
-        notes.append(time_table.FOOTNOTE)
+        notes.append(times.FOOTNOTE)
     entries = [el("p", note, class_="note") for note in notes]
     return el("details", el("summary", "How to read these tables"), *entries, class_="more")

@@ -8,8 +8,8 @@ from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import MISSING, count, short, with_error
 from sbmc.report.tables import Cell, table
 from sbmc.report.view import Section, View
-from sbmc.studies.columns import NOTES
-from sbmc.studies.lines import Column
+from sbmc.studies.tables.columns import NOTES
+from sbmc.studies.tables.lines import Column
 
 
 def build(view: View) -> Section | None:

@@ -12,7 +12,7 @@ from sbmc.checks import require
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sbmc.studies.claims import Verdict
+    from sbmc.studies.claims.claim import Verdict
     from sbmc.studies.toy.run import Toy
 
 # Two neighbours count as different if they are so many standard errors apart: a false alarm in
@@ -71,7 +71,7 @@ def toy_verdicts(toys: Sequence[Toy]) -> list[Verdict]:
 
 
 def _verdict(toys: Sequence[Toy], family: str, sign: int) -> Verdict:
-    from sbmc.studies.claims import Verdict
+    from sbmc.studies.claims.claim import Verdict
 
     cases = toys[0].cases(family)
     found = [(_mean(toys, f"iact.{c.name}"), _error(toys, f"iact_se.{c.name}")) for c in cases]

@@ -1,9 +1,9 @@
-"""What the paper says on CIFAR-10, as checks on records. See `claims`."""
+"""What the paper says on CIFAR-10, as checks on records. See `claim`."""
 
 from __future__ import annotations
 
-from sbmc.studies.claim_checks import Pick, every, higher, increasing, orderings, spread
-from sbmc.studies.claims import Claim
+from sbmc.studies.claims.checks import Pick, every, higher, increasing, orderings, spread
+from sbmc.studies.claims.claim import Claim
 
 # Five seeds at s = 0.05, three elsewhere.
 SEEDS = {0.05: 5, 0.1: 3, 0.2: 3}

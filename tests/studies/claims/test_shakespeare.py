@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from study_records import write
 
-from sbmc.studies.all_claims import STUDIES
-from sbmc.studies.claims import check_claim
+from sbmc.studies.claims.all_studies import STUDIES
+from sbmc.studies.claims.claim import check_claim
+from sbmc.studies.claims.shakespeare import CLAIMS, SHORTFALLS, SIZES
 from sbmc.studies.paper import table_names
-from sbmc.studies.shakespeare_claims import CLAIMS, SHORTFALLS, SIZES
 
-RECORDS = Path(__file__).parents[2] / "experiments" / "records"
+RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)

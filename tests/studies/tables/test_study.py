@@ -5,17 +5,15 @@ import pytest
 from sbmc.checks import BadInput
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.methods import get_method
+from sbmc.studies.pooling import find_records, pool
 from sbmc.studies.records import Record, write_record
 from sbmc.studies.settings import resolve
-from sbmc.studies.table import (
-    MISSING,
+from sbmc.studies.tables.lines import MISSING, within_tolerance
+from sbmc.studies.tables.study import (
     build_table,
     differences,
-    find_records,
     headings,
-    pool,
     render_markdown,
-    within_tolerance,
     write_tables,
 )
 
@@ -183,7 +181,7 @@ def test_markdown_has_a_cell_for_every_heading(tmp_path):
 
 def test_text_shows_every_cell_whole(tmp_path, capsys):
     from sbmc.cli.show import print_wide
-    from sbmc.studies.table import render
+    from sbmc.studies.tables.study import render
 
     lines = build_table(get_experiment("mnist7"), tmp_path)
     print_wide(render("title", lines))

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from confidence_records import write
 
-from sbmc.studies.claims import check_claim
-from sbmc.studies.confidence import PROTOCOLS
-from sbmc.studies.confidence_claims import (
+from sbmc.studies.claims.claim import check_claim
+from sbmc.studies.claims.mnist7_confidence import (
     ALLOWED,
     CLAIMS,
     GUARANTEE,
@@ -16,10 +15,11 @@ from sbmc.studies.confidence_claims import (
     SWA_ANCHORED,
     TOTAL_ENTROPY,
 )
-from sbmc.studies.confidence_table import confidence_rows, row_islands
+from sbmc.studies.confidence import PROTOCOLS
 from sbmc.studies.experiments import get_experiment
+from sbmc.studies.tables.confidence import confidence_rows, row_islands
 
-RECORDS = Path(__file__).parents[2] / "experiments" / "records"
+RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 ALL = [claim for protocol in PROTOCOLS for claim in CLAIMS[protocol]]
 
 

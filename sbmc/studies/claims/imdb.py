@@ -1,8 +1,8 @@
-"""What the paper says on IMDb, as checks on records. See `claims`."""
+"""What the paper says on IMDb, as checks on records. See `claim`."""
 
 from __future__ import annotations
 
-from sbmc.studies.claim_checks import (
+from sbmc.studies.claims.checks import (
     Pick,
     every,
     higher,
@@ -11,7 +11,7 @@ from sbmc.studies.claim_checks import (
     orderings,
     spread,
 )
-from sbmc.studies.claims import Claim
+from sbmc.studies.claims.claim import Claim
 
 WIDE = {"prior_variance": 1.0}
 HMC_STEPS, SMC_MOVES = {"steps": 26}, {"mutations": 2}

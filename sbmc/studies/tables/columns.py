@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sbmc.studies.experiments import Experiment
-from sbmc.studies.lines import Column
 from sbmc.studies.paper import groups
+from sbmc.studies.tables.lines import Column
 
 # Tables of all studies with images of digits: the groups together.
 COLUMNS = (

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from study_records import KINDS, entropies, write
 
-from sbmc.studies.appendix import (
+from sbmc.studies.confidence import arrays_file
+from sbmc.studies.experiments import get_experiment
+from sbmc.studies.methods import get_method
+from sbmc.studies.paper import find_row, groups, paper_rows, read_table, table_names
+from sbmc.studies.settings import resolve
+from sbmc.studies.tables.appendix import (
     FOOTNOTE,
     LONG_CHAIN,
     NOT_RERUN,
@@ -14,14 +19,9 @@ from sbmc.studies.appendix import (
     build_appendix,
     row_like,
 )
-from sbmc.studies.confidence import arrays_file
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.group_table import build_groups
-from sbmc.studies.lines import MISSING
-from sbmc.studies.methods import get_method
-from sbmc.studies.paper import find_row, groups, paper_rows, read_table, table_names
-from sbmc.studies.settings import resolve
-from sbmc.studies.table import write_tables
+from sbmc.studies.tables.groups import build_groups
+from sbmc.studies.tables.lines import MISSING
+from sbmc.studies.tables.study import write_tables
 
 STUDIES = ("mnist7", "imdb", "cifar10")
 

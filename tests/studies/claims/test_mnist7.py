@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.claims import CLAIMS, HEADLINE, SHORTFALLS, check_claim
+from sbmc.studies.claims.claim import check_claim
+from sbmc.studies.claims.mnist7 import CLAIMS, HEADLINE, SHORTFALLS
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.methods import get_method
 from sbmc.studies.records import Record, write_record
 from sbmc.studies.settings import resolve
 
-RECORDS = Path(__file__).parents[2] / "experiments" / "records"
+RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 
 
 @pytest.mark.parametrize("claim", [*CLAIMS, *HEADLINE], ids=lambda claim: claim.name)

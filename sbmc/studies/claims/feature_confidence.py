@@ -1,11 +1,11 @@
-"""What the paper says of the meta-classifier on IMDb and CIFAR-10, as checks. See `claims`."""
+"""What the paper says of the meta-classifier on IMDb and CIFAR-10, as checks. See `claim`."""
 
 from __future__ import annotations
 
-from sbmc.studies.claim_checks import Pick, higher
-from sbmc.studies.claims import Claim
-from sbmc.studies.confidence_claims import AUC_ROC
-from sbmc.studies.imdb_claims import HMC_STEPS, SMC_MOVES, WIDE
+from sbmc.studies.claims.checks import Pick, higher
+from sbmc.studies.claims.claim import Claim
+from sbmc.studies.claims.imdb import HMC_STEPS, SMC_MOVES, WIDE
+from sbmc.studies.claims.mnist7_confidence import AUC_ROC
 
 EQUAL = {"island_weights": "equal"}
 

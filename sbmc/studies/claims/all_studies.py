@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sbmc.studies import cifar10_claims, claims, imdb_claims, shakespeare_claims
-from sbmc.studies.claims import Claim, check_claim
+from sbmc.studies.claims import cifar10, imdb, mnist7, shakespeare
+from sbmc.studies.claims.claim import Claim, check_claim
 
 STUDIES: dict[str, tuple[tuple[Claim, ...], dict[str, str]]] = {
-    "mnist7": ((*claims.CLAIMS, *claims.HEADLINE), claims.SHORTFALLS),
-    "imdb": (imdb_claims.CLAIMS, imdb_claims.SHORTFALLS),
-    "cifar10": (cifar10_claims.CLAIMS, cifar10_claims.SHORTFALLS),
-    "shakespeare": (shakespeare_claims.CLAIMS, shakespeare_claims.SHORTFALLS),
+    "mnist7": ((*mnist7.CLAIMS, *mnist7.HEADLINE), mnist7.SHORTFALLS),
+    "imdb": (imdb.CLAIMS, imdb.SHORTFALLS),
+    "cifar10": (cifar10.CLAIMS, cifar10.SHORTFALLS),
+    "shakespeare": (shakespeare.CLAIMS, shakespeare.SHORTFALLS),
 }
 """Claims and shortfalls of a study."""
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput
-from sbmc.studies.appendix import appendix_specs, build_appendix
-from sbmc.studies.columns import COLUMNS, table_columns
 from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.lines import (
+from sbmc.studies.paper import PaperRow, find_row, gold_standards
+from sbmc.studies.pooling import Pooled, find_records, pool, row_islands
+from sbmc.studies.tables.appendix import appendix_specs, build_appendix
+from sbmc.studies.tables.columns import COLUMNS, table_columns
+from sbmc.studies.tables.lines import (
     MISSING,
     Column,
     Line,
@@ -23,33 +25,11 @@ from sbmc.studies.lines import (
     render_lines,
     seeded_label,
     whole,
-    within_tolerance,
 )
-from sbmc.studies.paper import PaperRow, find_row, gold_standards
-from sbmc.studies.pooling import SEEDS, Pooled, find_records, pool, row_islands
-from sbmc.studies.time_table import build_times
+from sbmc.studies.tables.times import build_times
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-__all__ = [
-    "COLUMNS",
-    "FOOTNOTE",
-    "HEADLINE",
-    "MISSING",
-    "SEEDS",
-    "Line",
-    "Pooled",
-    "build_table",
-    "differences",
-    "find_records",
-    "headings",
-    "pool",
-    "render",
-    "render_markdown",
-    "within_tolerance",
-    "write_tables",
-]
 
 # The word for the short table, beside the names of sections.
 HEADLINE = "headline"

@@ -2,8 +2,10 @@ import pytest
 from confidence_records import write
 
 from sbmc.checks import BadInput
-from sbmc.studies.confidence_claims import SHORTFALLS
-from sbmc.studies.confidence_table import (
+from sbmc.studies.claims.mnist7_confidence import SHORTFALLS
+from sbmc.studies.experiments import get_experiment
+from sbmc.studies.paper import read_table
+from sbmc.studies.tables.confidence import (
     KINDS,
     MISSING,
     build_confidence,
@@ -16,8 +18,6 @@ from sbmc.studies.confidence_table import (
     table_title,
     write_confidence,
 )
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.paper import read_table
 
 MNIST7 = get_experiment("mnist7")
 MARK = "<!-- confidence: mnist7 -->"

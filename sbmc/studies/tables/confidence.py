@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput, nearest
-from sbmc.studies import feature_confidence_claims
-from sbmc.studies.claims import check_claim
+from sbmc.studies.claims import feature_confidence
+from sbmc.studies.claims.claim import check_claim
+from sbmc.studies.claims.mnist7_confidence import CLAIMS, SHORTFALLS
 from sbmc.studies.confidence import PROTOCOLS, has_confidence
-from sbmc.studies.confidence_claims import CLAIMS, SHORTFALLS
 from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.lines import MISSING, Line, markdown_lines, render_lines, seeded_label
 from sbmc.studies.paper import read_table, table_names
 from sbmc.studies.pooling import Pooled, find_records, pool, row_islands
+from sbmc.studies.tables.lines import MISSING, Line, markdown_lines, render_lines, seeded_label
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -207,9 +207,9 @@ def claim_lines(experiment: Experiment, records: Path, protocol: str) -> list[st
         return []
     lines = []
     claims, shortfalls = CLAIMS, SHORTFALLS
-    if experiment.name in feature_confidence_claims.CLAIMS:
-        claims = feature_confidence_claims.CLAIMS[experiment.name]
-        shortfalls = feature_confidence_claims.SHORTFALLS[experiment.name]
+    if experiment.name in feature_confidence.CLAIMS:
+        claims = feature_confidence.CLAIMS[experiment.name]
+        shortfalls = feature_confidence.SHORTFALLS[experiment.name]
     for claim in claims[protocol]:
         verdict = check_claim(claim, records, experiment.name)
         decided = not verdict.evidence.startswith("missing")

@@ -1,9 +1,9 @@
-"""What the paper says of next-token prediction, as checks on records. See `claims`."""
+"""What the paper says of next-token prediction, as checks on records. See `claim`."""
 
 from __future__ import annotations
 
-from sbmc.studies.claim_checks import Pick, above_inside, higher, lower
-from sbmc.studies.claims import EPISTEMIC, Claim
+from sbmc.studies.claims.checks import Pick, above_inside, higher, lower
+from sbmc.studies.claims.claim import EPISTEMIC, Claim
 
 TABLE = "gpt2"
 # One seed on all tokens, two on a part of them.

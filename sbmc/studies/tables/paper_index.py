@@ -10,13 +10,13 @@ from importlib import resources
 from pathlib import Path
 
 from sbmc.checks import BadInput
-from sbmc.studies.appendix import Spec, appendix_specs, paper_setting, row_like
-from sbmc.studies.confidence_table import KINDS, confidence_rows, find_confidence
 from sbmc.studies.experiments import Experiment, Row, experiment_names, get_experiment
-from sbmc.studies.lines import MISSING, Line, markdown_lines
 from sbmc.studies.paper import groups, paper_rows, read_table
 from sbmc.studies.pooling import Pooled, find_records, pool
 from sbmc.studies.records import Record, read_seeds
+from sbmc.studies.tables.appendix import Spec, appendix_specs, paper_setting, row_like
+from sbmc.studies.tables.confidence import KINDS, confidence_rows, find_confidence
+from sbmc.studies.tables.lines import MISSING, Line, markdown_lines
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -67,7 +67,7 @@ def read_index() -> tuple[Entry, ...]:
         >>> [entry.command for entry in read_index() if entry.name == "Table 1"]
         ['sbmc table mnist7']
     """
-    file = resources.files(__package__).joinpath("paper_tables/index.toml")
+    file = resources.files("sbmc.studies").joinpath("paper_tables/index.toml")
     return tuple(Entry(**each) for each in tomllib.loads(file.read_text("utf-8"))["entry"])
 
 

@@ -1,4 +1,4 @@
-"""What the records of the meta-classifier must show on MNIST7, as checks. See `claims`."""
+"""What the records of the meta-classifier must show on MNIST7, as checks. See `claim`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from sbmc.studies.claim_runs import Runs
-from sbmc.studies.claims import Claim
+from sbmc.studies.claims.claim import Claim
+from sbmc.studies.claims.runs import Runs
 from sbmc.studies.pooling import Pooled
 
 AUC_ROC = {

@@ -4,9 +4,9 @@ import pytest
 from study_records import entropies, write
 
 from sbmc.studies.experiments import get_experiment
-from sbmc.studies.lines import MISSING
 from sbmc.studies.paper import groups
-from sbmc.studies.time_table import build_times, timed_rows
+from sbmc.studies.tables.lines import MISSING
+from sbmc.studies.tables.times import build_times, timed_rows
 
 
 def metrics(nll):

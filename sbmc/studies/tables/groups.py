@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sbmc.studies.appendix import LONG_CHAIN, Block, Spec, chain_row, paper_setting
 from sbmc.studies.confidence import arrays_file
 from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.lines import MISSING, Line, seeded_label
 from sbmc.studies.paper import groups, read_table
 from sbmc.studies.pooling import find_records, pool
 from sbmc.studies.records import Record, record_path
+from sbmc.studies.tables.appendix import LONG_CHAIN, Block, Spec, chain_row, paper_setting
+from sbmc.studies.tables.lines import MISSING, Line, seeded_label
 
 KINDS = {"total": ("H_tot", "h_tot"), "aleatoric": ("H_al", "h_al"), "epistemic": ("H_ep", "h_ep")}
 DIGITS = 5  # IMDb's epistemic entropies at v = 1/40 begin at the fourth

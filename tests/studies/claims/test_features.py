@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 from study_records import entropies, write
 
-from sbmc.studies import cifar10_claims, feature_confidence_claims, imdb_claims
-from sbmc.studies.all_claims import STUDIES, claim_lines
-from sbmc.studies.claims import check_claim
+from sbmc.studies.claims import cifar10, feature_confidence, imdb
+from sbmc.studies.claims.all_studies import STUDIES, claim_lines
+from sbmc.studies.claims.claim import check_claim
+from sbmc.studies.claims.mnist7_confidence import AUC_ROC
 from sbmc.studies.confidence import PROTOCOLS
-from sbmc.studies.confidence_claims import AUC_ROC
-from sbmc.studies.confidence_table import claim_lines as confidence_lines
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.paper import groups, table_names
 from sbmc.studies.records import read_record
+from sbmc.studies.tables.confidence import claim_lines as confidence_lines
 
-RECORDS = Path(__file__).parents[2] / "experiments" / "records"
-MODULES = {"imdb": imdb_claims, "cifar10": cifar10_claims}
+RECORDS = Path(__file__).parents[3] / "experiments" / "records"
+MODULES = {"imdb": imdb, "cifar10": cifar10}
 ALL = [(study, claim) for study, module in MODULES.items() for claim in module.CLAIMS]
 CONFIDENCE = [
     (study, claim)
-    for study, protocols in feature_confidence_claims.CLAIMS.items()
+    for study, protocols in feature_confidence.CLAIMS.items()
     for claims in protocols.values()
     for claim in claims
 ]
@@ -58,7 +58,7 @@ def test_claim_holds_on_the_committed_records(study, claim):
 @pytest.mark.parametrize(("study", "claim"), CONFIDENCE, ids=names(CONFIDENCE))
 def test_confidence_claim_holds_on_the_committed_records(study, claim):
     verdict = decide(study, claim)
-    expected = claim.name not in feature_confidence_claims.SHORTFALLS[study]
+    expected = claim.name not in feature_confidence.SHORTFALLS[study]
     assert verdict.holds is expected, f"{verdict.statement}: {verdict.evidence}"
 
 
@@ -127,7 +127,7 @@ def settings(study):
         ("de-wide", "de", {**wide, "islands": 1}),
         ("hmc", "hmc", {"islands": 1}),
         ("smc", "smc", {"islands": 1}),
-        ("gold", "hmc", dict(imdb_claims.GOLD.overrides)),
+        ("gold", "hmc", dict(imdb.GOLD.overrides)),
     ]
     for method, more in (("s-hmc", {"steps": 26}), ("s-smc", {"mutations": 2})):
         for islands in (1, 8):
@@ -240,7 +240,7 @@ def test_missing_records_fail_every_claim(tmp_path, study):
 
 def test_a_missing_metric_fails_its_claim(records):
     write_all(records, "imdb", {"s-hmc-8": {"nll": None}})
-    verdict = check_claim(imdb_claims.CLAIMS[1], records, "imdb")
+    verdict = check_claim(imdb.CLAIMS[1], records, "imdb")
     write_all(records, "imdb", {"s-hmc-8": {}})
     assert not verdict.holds
     assert verdict.evidence == "missing metric: 'nll'"
@@ -253,7 +253,7 @@ def test_a_shortfall_is_explained_where_it_is_one(records):
     write_all(records, "imdb", {"s-hmc-0.35-8": {}})
     at = next(i for i, line in enumerate(lines) if line.startswith("✗ v = 1, s = 0.35: S-HMC∥"))
     assert "50.00% against 88.00% [imdb_v1_s_ablation]" in lines[at]
-    assert lines[at + 1] == f"  why: {imdb_claims.SHORTFALLS['wide-s-hmc-accuracy']}"
+    assert lines[at + 1] == f"  why: {imdb.SHORTFALLS['wide-s-hmc-accuracy']}"
 
 
 def test_studies_without_claims_have_no_lines(tmp_path):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbmc.studies.appendix import Block
 from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.lines import MISSING, Column, Line, our_cells, seeded_label, whole
 from sbmc.studies.pooling import Pooled, find_records, pool, row_islands
+from sbmc.studies.tables.appendix import Block
+from sbmc.studies.tables.lines import MISSING, Column, Line, our_cells, seeded_label, whole
 
 COLUMNS = (
     Column("accuracy", "accuracy %", 2),

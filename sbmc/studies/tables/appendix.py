@@ -15,13 +15,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from sbmc.studies.columns import entropies, first_order
 from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.lines import MISSING, Column, Line, our_cells, paper_cells, seeded_label
 from sbmc.studies.methods import get_method
 from sbmc.studies.paper import PaperRow, paper_rows, read_table
 from sbmc.studies.pooling import Pooled, find_records, pool
 from sbmc.studies.settings import resolve
+from sbmc.studies.tables.columns import entropies, first_order
+from sbmc.studies.tables.lines import MISSING, Column, Line, our_cells, paper_cells, seeded_label
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -89,7 +89,7 @@ def appendix_specs(experiment: str) -> tuple[Spec, ...]:
         >>> [spec.paper for spec in appendix_specs("cifar10")][:2]
         ['cifar10_s_ablation', 'cifar10_p_ablation_s005']
     """
-    file = resources.files(__package__).joinpath(f"configs/{experiment}.toml")
+    file = resources.files("sbmc.studies").joinpath(f"configs/{experiment}.toml")
     tables = tomllib.loads(file.read_text("utf-8")).get("tables", ())
     return tuple(
         Spec(each["paper"], each["title"], tuple(each.get("rules", ())), each.get("chain"))
@@ -163,7 +163,7 @@ def build_appendix(
         The tables: those of methods in two parts, as the paper prints them (metrics and epistemic
         entropies, then total entropies); those of groups whole.
     """
-    from sbmc.studies.group_table import build_groups
+    from sbmc.studies.tables.groups import build_groups
 
     blocks = []
     for spec in appendix_specs(experiment.name):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sbmc.studies.claim_runs import Runs
-from sbmc.studies.claims import EPISTEMIC
+from sbmc.studies.claims.claim import EPISTEMIC
+from sbmc.studies.claims.runs import Runs
 from sbmc.studies.pooling import SEEDS, Pooled
 
 Check = Callable[[Runs], tuple[bool, str]]
@@ -172,7 +172,7 @@ def orderings(prefix: str, table: str, words: str, picks: Mapping[str, Pick]) ->
     Returns:
         The claims.
     """
-    from sbmc.studies.claims import Claim
+    from sbmc.studies.claims.claim import Claim
 
     wrong, right = f"{EPISTEMIC}.incorrect", f"{EPISTEMIC}.correct"
     claims = []

@@ -5,9 +5,9 @@ from study_records import entropies, write
 
 from sbmc.checks import BadInput
 from sbmc.studies.experiments import experiment_names
-from sbmc.studies.lines import MISSING
 from sbmc.studies.paper import groups
-from sbmc.studies.paper_index import HEADINGS, build_index, read_index, write_index
+from sbmc.studies.tables.lines import MISSING
+from sbmc.studies.tables.paper_index import HEADINGS, build_index, read_index, write_index
 
 
 @pytest.fixture(scope="module")
