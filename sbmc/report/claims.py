@@ -11,7 +11,7 @@ from sbmc.report.given import Given
 from sbmc.studies.claims import feature_confidence, mnist7_confidence
 from sbmc.studies.claims.all_studies import STUDIES
 from sbmc.studies.claims.claim import Claim
-from sbmc.studies.claims.runs import MissingRecords, Runs
+from sbmc.studies.runs import MissingRecords, Runs
 
 _PROTOCOLS = {"paper": "the paper’s protocol", "clean": "clean protocol"}
 

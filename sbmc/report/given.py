@@ -6,11 +6,11 @@ from functools import cached_property
 
 from sbmc.checks import BadInput
 from sbmc.report.collect import Found, Study
-from sbmc.studies.claims.runs import Runs
 from sbmc.studies.experiments import Row
 from sbmc.studies.methods import get_method
-from sbmc.studies.pooling import SEEDS, Pooled, pool
+from sbmc.studies.pooling import SEEDS
 from sbmc.studies.records import Record
+from sbmc.studies.runs import Runs
 from sbmc.studies.settings import resolve, settings_hash
 
 
@@ -49,8 +49,3 @@ class Given(Runs):
     def records_of(self, row: Row) -> list[Record]:
         """The records of a row that are there."""
         return [run.record for run in self.runs(row)]
-
-    def pooled(self, row: Row) -> Pooled | None:
-        """The runs of a row, pooled; None if there are none."""
-        records = self.records_of(row)
-        return pool(records) if records else None

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sbmc.studies.claims.mnist7_confidence import AUC_ROC, GUARANTEE, MAP, SWA_ANCHORED, Which
-from sbmc.studies.claims.runs import RunsInFolder
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.pooling import SEEDS
+from sbmc.studies.runs import RunsInFolder
 from sbmc.studies.tables.confidence import (
     MISSING,
     build_confidence,

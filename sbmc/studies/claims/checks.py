@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sbmc.studies.claims.claim import EPISTEMIC
-from sbmc.studies.claims.runs import Runs
 from sbmc.studies.pooling import SEEDS, Pooled
+from sbmc.studies.runs import Runs
 
 Check = Callable[[Runs], tuple[bool, str]]
 

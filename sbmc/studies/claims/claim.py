@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbmc.studies.claims.runs import MissingRecords, Runs, RunsInFolder
+from sbmc.studies.runs import MissingRecords, Runs, RunsInFolder
 
 EPISTEMIC = "entropy.epistemic"
 

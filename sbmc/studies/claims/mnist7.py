@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sbmc.studies.claims.claim import EPISTEMIC, Claim
-from sbmc.studies.claims.runs import Runs
 from sbmc.studies.paper import find_row, gold_standards
+from sbmc.studies.runs import Runs
 
 
 def _no_less_accurate(islands: int) -> Callable[[Runs], tuple[bool, str]]:

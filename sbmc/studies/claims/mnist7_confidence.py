@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from sbmc.studies.claims.claim import Claim
-from sbmc.studies.claims.runs import Runs
 from sbmc.studies.pooling import Pooled
+from sbmc.studies.runs import Runs
 
 AUC_ROC = {
     "paper": "confidence.default.auc_roc",

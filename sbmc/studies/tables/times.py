@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbmc.studies.experiments import Experiment, Row
-from sbmc.studies.pooling import Pooled, find_records, pool, row_islands
+from sbmc.studies.experiments import Experiment
+from sbmc.studies.pooling import Pooled, row_islands
+from sbmc.studies.runs import Runs, RunsInFolder
 from sbmc.studies.tables.appendix import Block
 from sbmc.studies.tables.lines import MISSING, Column, Line, our_cells, seeded_label, whole
 
@@ -17,6 +18,9 @@ COLUMNS = (
     Column("entropy.epistemic.incorrect", "H_ep incorrect", 4),
     Column("entropy.epistemic.ood.all", "H_ep OOD", 4),
 )
+
+FORMS = (".2f", "+.1f", "+.3f")
+"""How ratio, gain and rate are written."""
 
 FOOTNOTE = (
     "Wall time of a whole run, the training of the anchor or of the ensemble included, as measured "
@@ -47,29 +51,68 @@ class Timed:
     pooled: Pooled
 
 
-def timed_rows(experiment: Experiment, records: Path) -> list[Timed]:
+@dataclass(frozen=True)
+class Bought:
+    """What a row gained over the MAP, and for how much.
+
+    Attributes:
+        ratio: its seconds over the MAP's; None without a MAP, as the next two.
+        gain: thousandths of NLL below the MAP's; None for the MAP itself.
+        rate: that, over the seconds beyond the MAP's; None if there are none.
+        matched: the ensemble nearest in time, in words.
+    """
+
+    ratio: float | None
+    gain: float | None
+    rate: float | None
+    matched: str
+
+
+SPENT = ("seconds", "× MAP", "gained", "per second", "matched")
+"""Headings of what follows the metrics."""
+
+
+def timed_rows(experiment: Experiment, runs: Runs) -> list[Timed]:
     """Find the rows of a study whose wall time was measured, quickest first.
 
     Args:
         experiment: whose rows.
-        records: the folder of all records.
+        runs: where to find them.
 
     Returns:
         One for each setting and way of weighting; rows of several islands in the way they name.
     """
     rows = []
     for row in experiment.rows:
-        found = find_records(records, experiment, row)
-        pooled = pool(found) if found else None
+        pooled = runs.pooled(row)
         seconds = pooled.cost["wall_seconds"] if pooled else None
         if pooled is None or not seconds:
             continue
+        variance = float(row.overrides.get("prior_variance", experiment.settings["prior_variance"]))
+        label, islands = seeded_label(row.label, pooled), row_islands(experiment, row)
         shown = pooled.weighted(row.weighting or "")
-        islands = row_islands(experiment, row)
-        label = seeded_label(row.label, pooled)
-        variance = _variance(experiment, row)
         rows.append(Timed(label, islands, variance, row.method, seconds, shown))
     return sorted(rows, key=lambda row: (row.variance, row.seconds))
+
+
+def compare(row: Timed, rows: Sequence[Timed]) -> Bought:
+    """Set a row beside the MAP and the ensembles of the same prior variance.
+
+    Args:
+        row: one of `rows`.
+        rows: all that were timed.
+    """
+    own = [each for each in rows if each.variance == row.variance]
+    anchor = next((each for each in own if each.method == "map"), None)
+    ratio = gain = rate = None
+    if anchor is not None:
+        ratio = row.seconds / anchor.seconds
+        ours, theirs = (each.pooled.values.get("nll") for each in (row, anchor))
+        if row is not anchor and ours is not None and theirs is not None:
+            gain = 1000 * (theirs - ours)
+            beyond = row.seconds - anchor.seconds
+            rate = gain / beyond if beyond > 0 else None
+    return Bought(ratio, gain, rate, _matched(row, own))
 
 
 def build_times(experiment: Experiment, records: Path) -> Block:
@@ -83,28 +126,23 @@ def build_times(experiment: Experiment, records: Path) -> Block:
         A line for each row of the study's table with a wall time, by prior variance and then by
         time.
     """
-    rows = timed_rows(experiment, records)
+    rows = timed_rows(experiment, RunsInFolder(records, experiment.name))
     lines = []
     for index, row in enumerate(rows):
-        own = [each for each in rows if each.variance == row.variance]
         section = index > 0 and rows[index - 1].variance != row.variance
-        lines.append(_line(row, own, section))
-    more = ("seconds", "× MAP", "gained", "per second", "matched")
-    headings = ("", "P", *(column.heading for column in COLUMNS), *more)
+        lines.append(_line(row, compare(row, rows), section))
+    headings = ("", "P", *(column.heading for column in COLUMNS), *SPENT)
     return Block(f"{experiment.name}: what each buys with its wall time", headings, tuple(lines))
 
 
-def _line(row: Timed, own: Sequence[Timed], section: bool) -> Line:
-    anchor = next((each for each in own if each.method == "map"), None)
-    ratio = gained = rate = MISSING
-    if anchor is not None:
-        ratio = f"{row.seconds / anchor.seconds:.2f}"
-        if row is not anchor:
-            gain = 1000 * (anchor.pooled.values["nll"] - row.pooled.values["nll"])
-            beyond = row.seconds - anchor.seconds
-            gained = f"{gain:+.1f}"
-            rate = f"{gain / beyond:+.3f}" if beyond > 0 else MISSING
-    spent = (whole(row.seconds), ratio, gained, rate, _matched(row, own))
+def spent_words(value: float | None, form: str) -> str:
+    """A number of `Bought`, or a dash."""
+    return MISSING if value is None else f"{value:{form}}"
+
+
+def _line(row: Timed, bought: Bought, section: bool) -> Line:
+    numbers = zip((bought.ratio, bought.gain, bought.rate), FORMS, strict=True)
+    spent = (whole(row.seconds), *(spent_words(*each) for each in numbers), bought.matched)
     return Line((row.label, str(row.islands), *our_cells(row.pooled, COLUMNS), *spent), section)
 
 
@@ -114,7 +152,3 @@ def _matched(row: Timed, own: Sequence[Timed]) -> str:
         return MISSING
     nearest = min(ensembles, key=lambda each: abs(each.seconds - row.seconds))
     return f"DE, P = {nearest.islands}: {row.seconds / nearest.seconds:.2f}"
-
-
-def _variance(experiment: Experiment, row: Row) -> float:
-    return float(row.overrides.get("prior_variance", experiment.settings["prior_variance"]))

@@ -5,6 +5,7 @@ from study_records import entropies, write
 
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.paper import groups
+from sbmc.studies.runs import RunsInFolder
 from sbmc.studies.tables.lines import MISSING
 from sbmc.studies.tables.times import build_times, timed_rows
 
@@ -25,7 +26,7 @@ def records(tmp_path):
 
 
 def test_rows_are_in_the_order_of_their_times(records):
-    rows = timed_rows(get_experiment("imdb"), records)
+    rows = timed_rows(get_experiment("imdb"), RunsInFolder(records, "imdb"))
     found = [(row.method, row.islands, row.variance, row.seconds) for row in rows]
     assert found == [
         ("map", 1, 0.025, 10.0),

@@ -1,4 +1,4 @@
-"""What a claim is checked on: the pooled runs of a setting, wherever they are kept."""
+"""The pooled runs of a setting, wherever they are kept: what tables and claims are made from."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ class Runs(ABC):
     def records_of(self, row: Row) -> Sequence[Record]:
         """The records of a row, of the seeds that tables pool; none if there are none."""
 
+    def pooled(self, row: Row) -> Pooled | None:
+        """The runs of a row, pooled; None if there are none."""
+        records = self.records_of(row)
+        return pool(records) if records else None
+
     def __call__(
         self,
         method: str,
@@ -34,7 +39,7 @@ class Runs(ABC):
         seeds: int = len(SEEDS),
         **overrides: Any,
     ) -> Pooled:
-        """Pool the seeds of a method.
+        """Pool the seeds of a method, as a claim asks for them.
 
         Args:
             method: its name.
