@@ -70,7 +70,7 @@ def show_table(experiment: str, records: Path, style: str) -> None:
     if style == "markdown":
         print(render_markdown(lines, columns))
         for block in blocks:
-            print(f"\n**{block.title}**\n\n{markdown_lines(block.headings, block.lines)}")
+            print(f"\n**{block.caption}**\n\n{markdown_lines(block.headings, block.lines)}")
         return
     print_wide(render(study.title, lines, columns))
     print(FOOTNOTE)
@@ -83,7 +83,7 @@ def show_table(experiment: str, records: Path, style: str) -> None:
             print(f"  {line}")
     for block in blocks:
         print()
-        print_wide(render_lines(block.title, block.headings, block.lines))
+        print_wide(render_lines(block.caption, block.headings, block.lines))
     for note in _notes(study):
         print(note)
     claims = claim_lines(experiment, records)
@@ -159,9 +159,8 @@ def show_confidence(experiment: str, records: Path, style: str) -> None:
         print(confidence_tables.markdown(study, records))
         return
     for protocol, kind in confidence_tables.chosen_tables():
-        lines = confidence_tables.build_confidence(study, records, protocol, kind)
-        title = confidence_tables.table_title(protocol, kind)
-        print_wide(confidence_tables.render(title, lines, kind))
+        block = confidence_tables.build_confidence(study, records, protocol, kind)
+        print_wide(render_lines(block.title, block.headings, block.lines))
     print(confidence_tables.FOOTNOTE)
     for protocol in confidence_tables.PROTOCOLS:
         claims = confidence_tables.claim_lines(study, records, protocol)

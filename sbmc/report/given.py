@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 from sbmc.checks import BadInput
 from sbmc.report.collect import Found, Study
@@ -45,6 +46,11 @@ class Given(Runs):
             return ()
         digest = settings_hash(self.study.name, row.method, settings)
         return self._runs.get((row.method, digest), ())
+
+    def folder_of(self, record: Record) -> Path:
+        """The folder that a record was read from."""
+        runs = self._runs[record.method, record.hash]
+        return next(run.folder for run in runs if run.record.seed == record.seed)
 
     def records_of(self, row: Row) -> list[Record]:
         """The records of a row that are there."""

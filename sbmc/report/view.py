@@ -6,19 +6,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
-from sbmc.checks import BadInput
-from sbmc.confidence.report import load_arrays
 from sbmc.figures.measured import Measured, Measurements
 from sbmc.report.charts.looks import Look
 from sbmc.report.collect import Found, Setting, Study
 from sbmc.report.limits import Limits
 from sbmc.report.markup import Html, el
 from sbmc.report.numbers import count
-from sbmc.studies.confidence import arrays_file, has_confidence
+from sbmc.studies import confidence
+from sbmc.studies.confidence import has_confidence
 from sbmc.studies.pooling import pool
 
 # Figures of the meta-classifier show the paper's protocol, as the paper's own do.
@@ -150,13 +148,8 @@ def read_arrays(run: Found, needed: Collection[str] | None = None) -> dict[str, 
     Returns:
         All arrays; None if the file is not there, is damaged or lacks one.
     """
-    path = arrays_file(run.folder, PROTOCOL)
-    # NumPy would leave a file that only begins like an archive open.
-    if not has_confidence(run.record) or not path.is_file() or not is_zipfile(path):
-        return None
-    try:
-        arrays = load_arrays(path)
-    except (OSError, ValueError, EOFError, BadZipFile, BadInput):
+    arrays = confidence.read_arrays(run.folder, PROTOCOL) if has_confidence(run.record) else None
+    if arrays is None:
         return None
     return arrays if set(arrays) >= set(_NEEDED if needed is None else needed) else None
 

@@ -6,10 +6,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, is_zipfile
 
 from sbmc.studies.records import Record
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from sbmc.posterior import Posterior
     from sbmc.studies.workshop import Context
 
@@ -26,6 +29,28 @@ def has_confidence(record: Record | None) -> bool:
 def arrays_file(folder: Path, protocol: str) -> Path:
     """Where the arrays of a protocol stand, which figures are drawn from."""
     return folder / f"confidence-{protocol}.npz"
+
+
+def read_arrays(folder: Path, protocol: str) -> dict[str, np.ndarray] | None:
+    """The arrays that the meta-classifier left beside a record.
+
+    Args:
+        folder: of the record.
+        protocol: one of `PROTOCOLS`.
+
+    Returns:
+        All arrays; None if the file is not there or is damaged.
+    """
+    from sbmc.confidence.report import load_arrays
+
+    path = arrays_file(folder, protocol)
+    # NumPy would leave a file that only begins like an archive open.
+    if not path.is_file() or not is_zipfile(path):
+        return None
+    try:
+        return load_arrays(path)
+    except (OSError, ValueError, EOFError, BadZipFile):
+        return None
 
 
 def with_confidence(record: Record, posterior: Posterior, context: Context, folder: Path) -> Record:

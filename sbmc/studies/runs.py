@@ -9,7 +9,7 @@ from typing import Any
 
 from sbmc.studies.experiments import Row, get_experiment
 from sbmc.studies.pooling import SEEDS, Pooled, find_records, pool
-from sbmc.studies.records import Record
+from sbmc.studies.records import Record, record_path
 
 _SHORT = {"islands": "P", "prior_variance": "v", "mutations": "M"}
 
@@ -24,6 +24,10 @@ class Runs(ABC):
     @abstractmethod
     def records_of(self, row: Row) -> Sequence[Record]:
         """The records of a row, of the seeds that tables pool; none if there are none."""
+
+    @abstractmethod
+    def folder_of(self, record: Record) -> Path:
+        """The folder that one of these records is in."""
 
     def pooled(self, row: Row) -> Pooled | None:
         """The runs of a row, pooled; None if there are none."""
@@ -79,6 +83,16 @@ class RunsInFolder(Runs):
     def records_of(self, row: Row) -> Sequence[Record]:
         """The records of a row that are there."""
         return find_records(self.records, get_experiment(self.experiment), row)
+
+    def folder_of(self, record: Record) -> Path:
+        """Where a record belongs."""
+        identity = (record.experiment, record.method, record.hash, record.seed)
+        return record_path(self.records, *identity).parent
+
+
+def runs_of(source: Path | Runs, experiment: str) -> Runs:
+    """Runs from a folder of all records, or those that were found otherwise, as they are."""
+    return source if isinstance(source, Runs) else RunsInFolder(source, experiment)
 
 
 def _changes(overrides: Mapping[str, Any]) -> str:

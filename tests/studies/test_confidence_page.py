@@ -52,7 +52,8 @@ def test_every_row_has_five_records(row):
 
 @pytest.mark.parametrize(("protocol", "kind"), chosen_tables())
 def test_no_cell_of_ours_is_missing(protocol, kind):
-    lines = [line for line in build_confidence(MNIST7, RECORDS, protocol, kind) if not line.quiet]
+    block = build_confidence(MNIST7, RECORDS, protocol, kind)
+    lines = [line for line in block.lines if not line.quiet]
     cells = {cell for line in lines for cell in line.cells}
     # Where nothing is answered, there is no error to give: only there may a cell be empty.
     assert (MISSING in cells) is (kind == "guarantee")

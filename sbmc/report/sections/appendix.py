@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import count
-from sbmc.report.paper_tables import Made, paper_tables
-from sbmc.report.paper_tables.confidence import OURS
+from sbmc.report.paper_tables import OURS, Made, paper_tables
 from sbmc.report.tables import table
 from sbmc.report.view import Section, View
 from sbmc.studies.tables import appendix, confidence, groups, times

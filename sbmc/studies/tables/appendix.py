@@ -18,10 +18,21 @@ from typing import Any
 from sbmc.studies.experiments import Experiment, Row
 from sbmc.studies.methods import get_method
 from sbmc.studies.paper import PaperRow, paper_rows, read_table
-from sbmc.studies.pooling import Pooled, find_records, pool
+from sbmc.studies.pooling import Pooled
+from sbmc.studies.runs import Runs, runs_of
 from sbmc.studies.settings import resolve
 from sbmc.studies.tables.columns import entropies, first_order
-from sbmc.studies.tables.lines import MISSING, Column, Line, our_cells, paper_cells, seeded_label
+from sbmc.studies.tables.lines import (
+    MISSING,
+    PAPER,
+    Column,
+    Entry,
+    Line,
+    our_cells,
+    paper_cells,
+    plain,
+    seeded_label,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -65,14 +76,25 @@ class Block:
     """A finished table.
 
     Attributes:
-        title: what stands above it.
+        name: of the paper's table, or of the study for a table of our own.
+        title: what it shows.
         headings: of its columns.
         lines: its rows.
+        papers: names of the paper's tables that stand beside ours.
+        filled: whether a run fills a line of it.
     """
 
+    name: str
     title: str
     headings: tuple[str, ...]
     lines: tuple[Line, ...]
+    papers: tuple[str, ...] = ()
+    filled: bool = True
+
+    @property
+    def caption(self) -> str:
+        """What stands above it."""
+        return f"{self.name}: {self.title}"
 
 
 @cache
@@ -150,13 +172,13 @@ def paper_setting(
 
 
 def build_appendix(
-    experiment: Experiment, records: Path, tables: Sequence[str] | None = None
+    experiment: Experiment, source: Path | Runs, tables: Sequence[str] | None = None
 ) -> list[Block]:
     """Make the tables of the paper's appendix that the study names.
 
     Args:
         experiment: whose.
-        records: the folder of all records.
+        source: the folder of all records, or runs that were found otherwise.
         tables: names of the paper's tables; all of the study's if not given.
 
     Returns:
@@ -170,19 +192,19 @@ def build_appendix(
         if tables is not None and spec.paper not in tables:
             continue
         if spec.by_group:
-            blocks.append(build_groups(experiment, spec, records))
+            blocks.append(build_groups(experiment, spec, source))
         else:
-            blocks += build_ablation(experiment, spec, records)
+            blocks += build_ablation(experiment, spec, source)
     return blocks
 
 
-def build_ablation(experiment: Experiment, spec: Spec, records: Path) -> list[Block]:
+def build_ablation(experiment: Experiment, spec: Spec, source: Path | Runs) -> list[Block]:
     """Make one of the paper's tables of methods.
 
     Args:
         experiment: whose.
         spec: which one.
-        records: the folder of all records.
+        source: the folder of all records, or runs that were found otherwise.
 
     Returns:
         Two tables: accuracy, NLL, Brier score, ECE and H_ep; and H_tot.
@@ -192,42 +214,42 @@ def build_ablation(experiment: Experiment, spec: Spec, records: Path) -> list[Bl
         "": (*first_order(ece=ece), *entropies(experiment, "epistemic")),
         ", total entropies": entropies(experiment, "total"),
     }
+    runs = runs_of(source, experiment.name)
+    rows = [(paper, row_like(experiment, spec, paper)) for paper in paper_rows(spec.paper)]
+    found = [runs.pooled(row) if row else None for _, row in rows]
     blocks = []
     for words, columns in parts.items():
         lines: list[Line] = []
-        for paper in paper_rows(spec.paper):
-            lines += _lines(experiment, spec, records, paper, columns)
+        for (paper, row), whole in zip(rows, found, strict=True):
+            lines += _lines(paper, row, whole, columns)
         headings = ("", "P", *(column.heading for column in columns), "epochs")
-        blocks.append(Block(f"{spec.paper}: {spec.title}{words}", headings, tuple(lines)))
+        title, filled = f"{spec.title}{words}", any(found)
+        blocks.append(Block(spec.paper, title, headings, tuple(lines), (spec.paper,), filled))
     return blocks
 
 
 def _lines(
-    experiment: Experiment, spec: Spec, records: Path, paper: PaperRow, columns: Sequence[Column]
+    paper: PaperRow, row: Row | None, whole: Pooled | None, columns: Sequence[Column]
 ) -> list[Line]:
-    islands = MISSING if paper.islands is None else str(paper.islands)
-    row = row_like(experiment, spec, paper)
+    islands = plain(paper.islands)
     lines: list[Line] = []
     pooled: Pooled | None = None
     if row is not None:
-        found = find_records(records, experiment, row)
-        whole = pool(found) if found else None
         ways = {"": ""}
         if paper.method.endswith("smc") and (paper.islands or 1) > 1:
             ways = {", by evidence": "evidence", ", equal weights": "equal"}
         for words, weighting in ways.items():
             pooled = whole.weighted(weighting) if whole else None
             lines.append(_our_line(f"{row.label}{words}", islands, pooled, columns))
-    label = "  paper" if row is not None else NOT_RERUN
-    cells = (*paper_cells(paper, pooled, columns), f"{paper.epochs:,g}")
+    label = PAPER if row is not None else NOT_RERUN
+    cells = (*paper_cells(paper, pooled, columns), plain(paper.epochs, ",g"))
     return [*lines, Line((label, islands, *cells), quiet=True)]
 
 
-def _our_line(label: str, islands: str, pooled: Pooled | None, columns: Sequence[Column]) -> Line:
+def _our_line(label: str, islands: Entry, pooled: Pooled | None, columns: Sequence[Column]) -> Line:
     if pooled is None:
         return Line((label, islands, *[MISSING] * (len(columns) + 1)))
-    epochs = pooled.cost["epochs"]
-    spent = MISSING if epochs is None else f"{epochs:,.4g}"
+    spent = plain(pooled.cost["epochs"], ",.4g")
     return Line((seeded_label(label, pooled), islands, *our_cells(pooled, columns), spent))
 
 

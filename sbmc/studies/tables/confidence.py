@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput, nearest
 from sbmc.studies.claims import feature_confidence
@@ -15,11 +14,20 @@ from sbmc.studies.claims.mnist7_confidence import CLAIMS, SHORTFALLS
 from sbmc.studies.confidence import PROTOCOLS, has_confidence
 from sbmc.studies.experiments import Experiment, Row
 from sbmc.studies.paper import read_table, table_names
-from sbmc.studies.pooling import Pooled, find_records, pool, row_islands
-from sbmc.studies.tables.lines import MISSING, Line, markdown_lines, render_lines, seeded_label
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from sbmc.studies.pooling import Pooled, pool, row_islands
+from sbmc.studies.runs import Runs, runs_of
+from sbmc.studies.tables.appendix import Block
+from sbmc.studies.tables.lines import (
+    MISSING,
+    PAPER,
+    Column,
+    Entry,
+    Line,
+    markdown_lines,
+    our_cells,
+    plain,
+    seeded_label,
+)
 
 # Metric after the prefix of the table, heading, digits.
 _DECISIONS = (
@@ -125,27 +133,30 @@ def confidence_rows(experiment: Experiment) -> tuple[Row, ...]:
     return experiment.confidence_rows or own
 
 
-def find_confidence(records: Path, experiment: Experiment, row: Row) -> Pooled | None:
+def find_confidence(source: Path | Runs, experiment: Experiment, row: Row) -> Pooled | None:
     """Pool the seeds of a row that the meta-classifier has been run on.
 
     Args:
-        records: the folder of all records.
+        source: the folder of all records, or runs that were found otherwise.
         experiment: whose table it is.
         row: the row.
 
     Returns:
         The pooled records, or None if there are none.
     """
-    found = [each for each in find_records(records, experiment, row) if has_confidence(each)]
+    runs = runs_of(source, experiment.name)
+    found = [each for each in runs.records_of(row) if has_confidence(each)]
     return pool(found) if found else None
 
 
-def build_confidence(experiment: Experiment, records: Path, protocol: str, kind: str) -> list[Line]:
-    """Put the lines of one confidence table together.
+def build_confidence(
+    experiment: Experiment, source: Path | Runs, protocol: str, kind: str
+) -> Block:
+    """Make one of the confidence tables.
 
     Args:
         experiment: whose table it is.
-        records: the folder of all records.
+        source: the folder of all records, or runs that were found otherwise.
         protocol: `"paper"` or `"clean"`.
         kind: one of `KINDS`.
 
@@ -158,15 +169,21 @@ def build_confidence(experiment: Experiment, records: Path, protocol: str, kind:
     """
     _check((protocol, kind))
     shape, lines = KINDS[kind], []
+    metrics = {shape.metric(protocol, name) for name, _, _ in shape.columns}
+    papers: dict[str, None] = {}
+    filled = False
     for row in confidence_rows(experiment):
-        pooled = find_confidence(records, experiment, row)
+        pooled = find_confidence(source, experiment, row)
+        filled = filled or (pooled is not None and not metrics.isdisjoint(pooled.values))
         lines.append(_our_line(experiment, row, pooled, shape, protocol))
-        paper = paper_row(experiment, row, shape)[1] if protocol == "paper" else None
-        if paper:
+        name, paper = paper_row(experiment, row, shape)
+        if paper and protocol == "paper":
+            papers[name] = None
             cells = [_paper_cell(paper, name) for name, _, _ in shape.columns]
-            islands = paper["islands"] or MISSING
-            lines.append(Line(("  paper", islands, *cells), quiet=True))
-    return lines
+            islands = plain(float(paper["islands"]) if paper["islands"] else None)
+            lines.append(Line((PAPER, islands, *cells), quiet=True))
+    title, headings = table_title(protocol, kind), tuple(shape.headings())
+    return Block(experiment.name, title, headings, tuple(lines), tuple(papers), filled)
 
 
 def chosen_tables(words: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -219,20 +236,6 @@ def claim_lines(experiment: Experiment, records: Path, protocol: str) -> list[st
     return lines
 
 
-def render(title: str, lines: Sequence[Line], kind: str) -> RenderableType:
-    """Turn lines into a table for the terminal.
-
-    Args:
-        title: what stands above it.
-        lines: from `build_confidence`.
-        kind: one of `KINDS`.
-
-    Returns:
-        Something that a rich console prints.
-    """
-    return render_lines(title, KINDS[kind].headings(), lines)
-
-
 def table_title(protocol: str, kind: str) -> str:
     """What stands above a table."""
     words = "the paper's protocol" if protocol == "paper" else "clean protocol"
@@ -240,19 +243,6 @@ def table_title(protocol: str, kind: str) -> str:
     if protocol != "paper":  # nothing of the paper's stands beside it
         title = title.split(" (")[0]
     return f"{words[0].upper()}{words[1:]}, {title}"
-
-
-def render_markdown(lines: Sequence[Line], kind: str) -> str:
-    """Turn lines into a Markdown table.
-
-    Args:
-        lines: from `build_confidence`.
-        kind: one of `KINDS`.
-
-    Returns:
-        The table's text.
-    """
-    return markdown_lines(KINDS[kind].headings(), lines)
 
 
 def markdown(experiment: Experiment, records: Path, words: Sequence[str] = ()) -> str:
@@ -268,8 +258,8 @@ def markdown(experiment: Experiment, records: Path, words: Sequence[str] = ()) -
     """
     parts = []
     for protocol, kind in chosen_tables(words):
-        lines = build_confidence(experiment, records, protocol, kind)
-        parts.append(f"**{table_title(protocol, kind)}**\n\n{render_markdown(lines, kind)}")
+        block = build_confidence(experiment, records, protocol, kind)
+        parts.append(f"**{block.title}**\n\n{markdown_lines(block.headings, block.lines)}")
     return "\n\n".join(parts)
 
 
@@ -321,18 +311,13 @@ def _check(words: Sequence[str]) -> None:
 def _our_line(
     experiment: Experiment, row: Row, pooled: Pooled | None, shape: Kind, protocol: str
 ) -> Line:
-    islands = str(row_islands(experiment, row))
+    islands = plain(row_islands(experiment, row))
     if pooled is None:
         return Line((row.label, islands, *[MISSING] * len(shape.columns)))
-    cells = []
-    for name, _, digits in shape.columns:
-        metric = shape.metric(protocol, name)
-        if metric in pooled.values:
-            error = pooled.errors[metric]
-            cells.append(f"{pooled.values[metric]:.{digits}f}±{error:.{digits}f}")
-        else:
-            cells.append(MISSING)
-    return Line((seeded_label(row.label, pooled), islands, *cells))
+    columns = [
+        Column(shape.metric(protocol, name), "", digits) for name, _, digits in shape.columns
+    ]
+    return Line((seeded_label(row.label, pooled), islands, *our_cells(pooled, columns)))
 
 
 def paper_row(experiment: Experiment, row: Row, shape: Kind) -> tuple[str, dict[str, str] | None]:
@@ -346,8 +331,9 @@ def paper_row(experiment: Experiment, row: Row, shape: Kind) -> tuple[str, dict[
     return name, found[0] if len(found) == 1 else None
 
 
-def _paper_cell(paper: dict[str, str], name: str) -> str:
-    if not paper.get(name):
-        return MISSING
-    error = paper.get(f"{name}_se")
-    return f"{paper[name]}±{error}" if error else paper[name]
+def _paper_cell(paper: dict[str, str], name: str) -> Entry:
+    text, error = paper.get(name), paper.get(f"{name}_se")
+    if not text:
+        return Entry(MISSING)
+    # With the paper's own digits.
+    return Entry(f"{text}±{error}" if error else text, float(text))

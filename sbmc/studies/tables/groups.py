@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
-from sbmc.studies.confidence import arrays_file
+from sbmc.studies.confidence import read_arrays
 from sbmc.studies.experiments import Experiment, Row
 from sbmc.studies.paper import groups, read_table
-from sbmc.studies.pooling import find_records, pool
-from sbmc.studies.records import Record, record_path
-from sbmc.studies.tables.appendix import LONG_CHAIN, Block, Spec, chain_row, paper_setting
-from sbmc.studies.tables.lines import MISSING, Line, seeded_label
+from sbmc.studies.pooling import pool
+from sbmc.studies.runs import Runs, runs_of
+from sbmc.studies.tables.appendix import (
+    LONG_CHAIN,
+    NOT_RERUN,
+    Block,
+    Spec,
+    chain_row,
+    paper_setting,
+)
+from sbmc.studies.tables.lines import MISSING, Column, Entry, Line, number, plain, seeded_label
 
 KINDS = {"total": ("H_tot", "h_tot"), "aleatoric": ("H_al", "h_al"), "epistemic": ("H_ep", "h_ep")}
-DIGITS = 5  # IMDb's epistemic entropies at v = 1/40 begin at the fourth
+# IMDb's epistemic entropies at v = 1/40 begin at the fourth digit.
+_COLUMN = Column("", "", digits=5)
 # In-domain classes that have a name in the paper's tables.
 CLASSES = {"imdb": {"negative": 0, "positive": 1}}
 
@@ -25,35 +31,36 @@ FOOTNOTE = (
 )
 
 
-def build_groups(experiment: Experiment, spec: Spec, records: Path) -> Block:
+def build_groups(experiment: Experiment, spec: Spec, source: Path | Runs) -> Block:
     """Make one of the paper's tables of groups.
 
     Args:
         experiment: whose.
         spec: which one.
-        records: the folder of all records.
+        source: the folder of all records, or runs that were found otherwise.
 
     Returns:
         A line for each method and group: each entropy with its standard error, and the paper's.
     """
+    runs = runs_of(source, experiment.name)
     lines: list[Line] = []
-    known: dict[str, tuple[str, dict[str, str]]] = {}
+    known: dict[str, tuple[str, dict[str, Entry]]] = {}
     for printed in read_table(spec.paper):
         method = printed["method"]
         section = bool(lines) and method not in known
         if method not in known:
-            known[method] = _measured(experiment, group_row(experiment, spec, printed), records)
+            known[method] = _measured(experiment, group_row(experiment, spec, printed), runs)
         label, values = known[method]
         cells = []
         for kind, (_, column) in KINDS.items():
             ours = values.get(f"{kind}.{our_name(experiment, printed['group'])}")
             cells += [MISSING if ours is None else ours, _printed(printed[column])]
-        lines.append(
-            Line((label, printed["islands"] or MISSING, printed["group"], *cells), section)
-        )
+        islands = plain(float(printed["islands"]) if printed["islands"] else None)
+        lines.append(Line((label, islands, printed["group"], *cells), section))
     pairs = [heading for words, _ in KINDS.values() for heading in (words, "paper")]
     headings = ("", "P", "group", *pairs)
-    return Block(f"{spec.paper}: {spec.title}", headings, tuple(lines))
+    filled = any(values for _, values in known.values())
+    return Block(spec.paper, spec.title, headings, tuple(lines), (spec.paper,), filled)
 
 
 def group_row(experiment: Experiment, spec: Spec, printed: dict[str, str]) -> Row | None:
@@ -70,11 +77,11 @@ def group_row(experiment: Experiment, spec: Spec, printed: dict[str, str]) -> Ro
     return row
 
 
-def _measured(experiment: Experiment, row: Row | None, records: Path) -> tuple[str, dict[str, str]]:
+def _measured(experiment: Experiment, row: Row | None, runs: Runs) -> tuple[str, dict[str, Entry]]:
     """A label, and mean and error of each entropy as a cell: `<kind>.<group or class>`."""
     if row is None:
-        return "paper: HMC, long chain, not rerun", {}
-    found = find_records(records, experiment, row)
+        return NOT_RERUN, {}
+    found = runs.records_of(row)
     if not found:
         return row.label, {}
     from sbmc.metrics import mean_and_error
@@ -86,33 +93,34 @@ def _measured(experiment: Experiment, row: Row | None, records: Path) -> tuple[s
         for group in ("id", *groups(experiment.name))
         if (metric := _metric(kind, group)) in pooled.values
     }
-    classes = [_classes(records, record) for record in found]
+    classes = [_classes(runs.folder_of(record)) for record in found]
     for name in set.intersection(*(set(each) for each in classes)):
         values[name] = mean_and_error([each[name] for each in classes])
     several = len(found) > 1  # one seed tells nothing of its own error
     cells = {
-        name: f"{mean:.{DIGITS}f}±{error:.{DIGITS}f}" if several else f"{mean:.{DIGITS}f}"
+        name: number(mean, error if several else None, _COLUMN)
         for name, (mean, error) in values.items()
     }
     return seeded_label(row.label, pooled), cells
 
 
-def _printed(text: str) -> str:
-    return f"{float(text):.{DIGITS}f}" if text else MISSING
+def _printed(text: str) -> Entry:
+    return number(float(text) if text else None, None, _COLUMN)
 
 
-def _classes(records: Path, record: Record) -> dict[str, float]:
-    folder = record_path(records, record.experiment, record.method, record.hash, record.seed).parent
-    file = arrays_file(folder, "paper")
-    if not file.is_file():
+def _classes(folder: Path) -> dict[str, float]:
+    arrays = read_arrays(folder, "paper")
+    needed = {"entropy.classes", *(f"entropy.classes.{kind}" for kind in KINDS)}
+    if arrays is None or not needed <= set(arrays):
         return {}
-    with np.load(file, allow_pickle=False) as arrays:
-        names = [f"class {label}" for label in arrays["entropy.classes"]]
-        return {
-            f"{kind}.{name}": float(value)
-            for kind in KINDS
-            for name, value in zip(names, arrays[f"entropy.classes.{kind}"], strict=True)
-        }
+    return {
+        f"{kind}.class {label}": float(value)
+        for kind in KINDS
+        # Of a damaged file: what there is of both.
+        for label, value in zip(
+            arrays["entropy.classes"], arrays[f"entropy.classes.{kind}"], strict=False
+        )
+    }
 
 
 def _metric(kind: str, group: str) -> str:

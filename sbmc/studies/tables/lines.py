@@ -1,4 +1,4 @@
-"""Lines of text tables: numbers with their errors, marks beside the paper's, and how they print."""
+"""Lines of tables: numbers with their errors, marks beside the paper's, and how they print."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 MISSING = "–"
+PAPER = "  paper"  # the label of its line below ours
 # Paper: the ECE of IMDb is of another definition, that of CIFAR-10 within the noise of its bins.
 NOT_COMPARED = ("ece",)
 
@@ -32,9 +33,34 @@ class Column(NamedTuple):
     digits: int
 
 
+class Entry(str):
+    """The text of a cell, which knows the number that it stands for.
+
+    Args:
+        text: what is read.
+        value: the number; None for words, or where there is none.
+        good: of the paper's numbers: whether ours is within the tolerance, if it is compared.
+    """
+
+    value: float | None
+    good: bool | None
+
+    def __new__(cls, text: str, value: float | None = None, good: bool | None = None) -> Entry:
+        """As a string is made: it cannot be changed later."""
+        entry = super().__new__(cls, text)
+        entry.value, entry.good = value, good
+        return entry
+
+
 @dataclass(frozen=True)
 class Line:
-    """One line of a finished table: text cells, in the order of the headings."""
+    """One line of a finished table: cells in the order of the headings.
+
+    Attributes:
+        cells: texts, and an `Entry` where there is a number behind one.
+        section: whether a new part of the table begins.
+        quiet: whether it is the paper's, below ours.
+    """
 
     cells: tuple[str, ...]
     section: bool = False
@@ -73,7 +99,7 @@ def within_tolerance(
     return difference <= (0.15 if metric in ("nll", "brier") else 0.5) * abs(paper) + 1e-12
 
 
-def number(value: float | None, error: float | None, column: Column) -> str:
+def number(value: float | None, error: float | None, column: Column) -> Entry:
     """A number with its error, as a cell.
 
     Args:
@@ -82,26 +108,47 @@ def number(value: float | None, error: float | None, column: Column) -> str:
         column: where it stands.
 
     Returns:
-        The text.
+        The text, and the number.
 
     Example:
         >>> number(0.9312, 0.0004, Column("accuracy", "accuracy %", 1))
         '93.1±0.04'
     """
     if value is None:
-        return MISSING
+        return Entry(MISSING)
     unit = 100 if column.metric == "accuracy" else 1
     text = f"{value * unit:.{column.digits}f}"
     # An error of 0.04 points would vanish among the digits of the value.
-    return text if error is None else f"{text}±{error * unit:.{max(column.digits, 2)}f}"
+    if error is not None:
+        text += f"±{error * unit:.{max(column.digits, 2)}f}"
+    return Entry(text, value)
 
 
-def whole(value: float | None) -> str:
+def whole(value: float | None) -> Entry:
     """A count, as a cell."""
-    return MISSING if value is None or math.isnan(value) else f"{value:,.0f}"
+    return plain(value, ",.0f")
 
 
-def our_cells(pooled: Pooled, columns: Sequence[Column]) -> list[str]:
+def plain(value: float | None, form: str = "g") -> Entry:
+    """A number without an error, as a cell.
+
+    Args:
+        value: None if there is none.
+        form: how it is written.
+
+    Returns:
+        The text, and the number.
+
+    Example:
+        >>> plain(20_000, ",g"), plain(None)
+        ('20,000', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return Entry(MISSING)
+    return Entry(f"{value:{form}}", value)
+
+
+def our_cells(pooled: Pooled, columns: Sequence[Column]) -> list[Entry]:
     """Ours, with errors over the seeds; one seed tells nothing of its own error."""
     several = len(pooled.records) > 1
     return [
@@ -114,16 +161,14 @@ def our_cells(pooled: Pooled, columns: Sequence[Column]) -> list[str]:
     ]
 
 
-def paper_cells(paper: PaperRow, pooled: Pooled | None, columns: Sequence[Column]) -> list[str]:
+def paper_cells(paper: PaperRow, pooled: Pooled | None, columns: Sequence[Column]) -> list[Entry]:
     """The paper's, each with ✓ or ✗ where ours is there to be compared with it."""
     cells = []
     for column in columns:
         theirs, error = paper.values.get(column.metric), paper.errors.get(column.metric)
-        text = number(theirs, error, column)
         good = agrees(paper, pooled, column)
-        if good is not None:
-            text += " ✓" if good else " ✗"
-        cells.append(text)
+        mark = "" if good is None else " ✓" if good else " ✗"
+        cells.append(Entry(number(theirs, error, column) + mark, theirs, good))
     return cells
 
 

@@ -11,10 +11,11 @@ from sbmc.checks import BadInput
 from sbmc.studies.experiments import Experiment, Row
 from sbmc.studies.paper import PaperRow, find_row, gold_standards
 from sbmc.studies.pooling import Pooled, find_records, pool, row_islands
-from sbmc.studies.tables.appendix import appendix_specs, build_appendix
+from sbmc.studies.tables.appendix import NOT_RERUN, appendix_specs, build_appendix
 from sbmc.studies.tables.columns import COLUMNS, table_columns
 from sbmc.studies.tables.lines import (
     MISSING,
+    PAPER,
     Column,
     Line,
     agrees,
@@ -70,12 +71,11 @@ def build_table(
         if row.paper:
             paper = find_row(experiment.name, **row.paper)
             if paper:
-                lines.append(_paper_line(paper, "  paper", pooled, columns))
+                lines.append(_paper_line(paper, PAPER, pooled, columns))
     rerun = [row.paper["epochs"] for row in experiment.rows if row.paper and "epochs" in row.paper]
     quoted = [row for row in gold_standards(experiment.name) if row.epochs not in rerun]
     for index, paper in enumerate(quoted):
-        label = "paper: HMC, long chain, not rerun"
-        lines.append(_paper_line(paper, label, None, columns, section=index == 0))
+        lines.append(_paper_line(paper, NOT_RERUN, None, columns, section=index == 0))
     return lines
 
 
@@ -244,5 +244,5 @@ def _page_text(experiment: Experiment, records: Path, words: Sequence[str]) -> s
     blocks = build_appendix(experiment, records, wanted) if wanted else []
     if "time" in words:
         blocks.append(build_times(experiment, records))
-    parts += [f"**{b.title}**\n\n{markdown_lines(b.headings, b.lines)}" for b in blocks]
+    parts += [f"**{b.caption}**\n\n{markdown_lines(b.headings, b.lines)}" for b in blocks]
     return "\n\n".join(parts)

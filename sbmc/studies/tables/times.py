@@ -8,9 +8,17 @@ from pathlib import Path
 
 from sbmc.studies.experiments import Experiment
 from sbmc.studies.pooling import Pooled, row_islands
-from sbmc.studies.runs import Runs, RunsInFolder
+from sbmc.studies.runs import Runs, runs_of
 from sbmc.studies.tables.appendix import Block
-from sbmc.studies.tables.lines import MISSING, Column, Line, our_cells, seeded_label, whole
+from sbmc.studies.tables.lines import (
+    MISSING,
+    Column,
+    Line,
+    our_cells,
+    plain,
+    seeded_label,
+    whole,
+)
 
 COLUMNS = (
     Column("accuracy", "accuracy %", 2),
@@ -18,9 +26,6 @@ COLUMNS = (
     Column("entropy.epistemic.incorrect", "H_ep incorrect", 4),
     Column("entropy.epistemic.ood.all", "H_ep OOD", 4),
 )
-
-FORMS = (".2f", "+.1f", "+.3f")
-"""How ratio, gain and rate are written."""
 
 FOOTNOTE = (
     "Wall time of a whole run, the training of the anchor or of the ensemble included, as measured "
@@ -115,35 +120,39 @@ def compare(row: Timed, rows: Sequence[Timed]) -> Bought:
     return Bought(ratio, gain, rate, _matched(row, own))
 
 
-def build_times(experiment: Experiment, records: Path) -> Block:
+def build_times(experiment: Experiment, source: Path | Runs) -> Block:
     """Make the table of what a second buys.
 
     Args:
         experiment: whose.
-        records: the folder of all records.
+        source: the folder of all records, or runs that were found otherwise.
 
     Returns:
         A line for each row of the study's table with a wall time, by prior variance and then by
-        time.
+        time; columns that no row has are left out.
     """
-    rows = timed_rows(experiment, RunsInFolder(records, experiment.name))
+    rows = timed_rows(experiment, runs_of(source, experiment.name))
+    columns = [c for c in COLUMNS if any(c.metric in row.pooled.values for row in rows)]
     lines = []
     for index, row in enumerate(rows):
         section = index > 0 and rows[index - 1].variance != row.variance
-        lines.append(_line(row, compare(row, rows), section))
-    headings = ("", "P", *(column.heading for column in COLUMNS), *SPENT)
-    return Block(f"{experiment.name}: what each buys with its wall time", headings, tuple(lines))
+        lines.append(_line(row, compare(row, rows), columns, section))
+    headings = ("", "P", *(column.heading for column in columns), *SPENT)
+    title = "what each buys with its wall time"
+    # One time alone buys nothing that could be compared.
+    return Block(experiment.name, title, headings, tuple(lines), filled=len(rows) > 1)
 
 
-def spent_words(value: float | None, form: str) -> str:
-    """A number of `Bought`, or a dash."""
-    return MISSING if value is None else f"{value:{form}}"
-
-
-def _line(row: Timed, bought: Bought, section: bool) -> Line:
-    numbers = zip((bought.ratio, bought.gain, bought.rate), FORMS, strict=True)
-    spent = (whole(row.seconds), *(spent_words(*each) for each in numbers), bought.matched)
-    return Line((row.label, str(row.islands), *our_cells(row.pooled, COLUMNS), *spent), section)
+def _line(row: Timed, bought: Bought, columns: Sequence[Column], section: bool) -> Line:
+    spent = (
+        whole(row.seconds),
+        plain(bought.ratio, ".2f"),
+        plain(bought.gain, "+.1f"),
+        plain(bought.rate, "+.3f"),
+        bought.matched,
+    )
+    cells = our_cells(row.pooled, columns)
+    return Line((row.label, plain(row.islands), *cells, *spent), section)
 
 
 def _matched(row: Timed, own: Sequence[Timed]) -> str:

@@ -7,17 +7,16 @@ from sbmc.studies.experiments import get_experiment
 from sbmc.studies.paper import read_table
 from sbmc.studies.tables.confidence import (
     KINDS,
-    MISSING,
     build_confidence,
     chosen_tables,
     claim_lines,
     confidence_rows,
     find_confidence,
     markdown,
-    render_markdown,
     table_title,
     write_confidence,
 )
+from sbmc.studies.tables.lines import MISSING, markdown_lines
 
 MNIST7 = get_experiment("mnist7")
 MARK = "<!-- confidence: mnist7 -->"
@@ -46,7 +45,7 @@ def test_rows_are_the_papers_with_both_ensembles():
 
 
 def test_without_records_our_cells_are_missing_and_the_papers_stand(tmp_path):
-    lines = build_confidence(MNIST7, tmp_path, "paper", "optimal_f1")
+    lines = build_confidence(MNIST7, tmp_path, "paper", "optimal_f1").lines
     ours = [line for line in lines if not line.quiet]
     assert len(ours) == 10
     assert all(set(line.cells[2:]) == {MISSING} for line in ours)
@@ -60,7 +59,7 @@ def test_without_records_our_cells_are_missing_and_the_papers_stand(tmp_path):
 
 def test_the_papers_numbers_stand_beside_the_right_rows(tmp_path):
     for kind in ("default", "optimal_f1"):
-        lines = build_confidence(MNIST7, tmp_path, "paper", kind)
+        lines = build_confidence(MNIST7, tmp_path, "paper", kind).lines
         rows = read_table(f"mnist7_confidence_{kind}")
         shown = [line.cells for line in lines if line.quiet]
         assert [cells[2] for cells in shown] == [
@@ -81,23 +80,23 @@ def test_seeds_are_pooled_with_the_papers_standard_error(tmp_path):
     write(tmp_path, "map", seed=0)
     write(tmp_path, "map", seed=1, confidence=False)  # not pooled: nothing was measured
     for kind in ("default", "optimal_f1"):
-        lines = build_confidence(MNIST7, tmp_path, "paper", kind)
+        lines = build_confidence(MNIST7, tmp_path, "paper", kind).lines
         # levels 0 to 0.04: mean 0.02, root mean squared deviation 0.01414, over sqrt 5
         assert lines[-4].cells[:3] == ("S-HMC∥", "8", "0.520±0.006")
         assert cell(lines, -4, kind, "AUC-ROC") == "0.720±0.006"
-        assert lines[0].cells[:3] == ("MAP (1 of 5 seeds)", "1", "0.500±0.000")
+        assert lines[0].cells[:3] == ("MAP (1 of 5 seeds)", "1", "0.500")
     assert cell(lines, -4, "optimal_f1", "threshold") == "0.250±0.000"
-    clean = build_confidence(MNIST7, tmp_path, "clean", "default")
+    clean = build_confidence(MNIST7, tmp_path, "clean", "default").lines
     assert clean[-3].cells[:3] == ("S-HMC∥", "8", "0.510±0.006")
     assert not any(line.quiet for line in clean)  # nothing of the paper's is comparable
 
 
 def test_what_a_record_does_not_have_is_a_missing_cell(tmp_path):
     write(tmp_path)
-    lines = build_confidence(MNIST7, tmp_path, "clean", "guarantee")
+    lines = build_confidence(MNIST7, tmp_path, "clean", "guarantee").lines
     assert set(lines[-3].cells[2:]) == {MISSING}  # the made-up record has no guarantee
-    ood = build_confidence(MNIST7, tmp_path, "clean", "ood")
-    assert cell(ood, -3, "ood", "H_ep: AUROC") == "0.790±0.000"
+    ood = build_confidence(MNIST7, tmp_path, "clean", "ood").lines
+    assert cell(ood, -3, "ood", "H_ep: AUROC") == "0.790"
     assert cell(ood, -3, "ood", "max p: AUROC") == MISSING
 
 
@@ -146,7 +145,8 @@ def test_claims_are_printed_with_their_numbers_and_fail_without_records(tmp_path
 
 
 def test_markdown_has_a_title_and_a_column_for_each_heading(tmp_path):
-    text = render_markdown(build_confidence(MNIST7, tmp_path, "paper", "default"), "default")
+    block = build_confidence(MNIST7, tmp_path, "paper", "default")
+    text = markdown_lines(block.headings, block.lines)
     lines = text.splitlines()
     assert lines[0] == "|  | P | precision | recall | F1 | AUC-ROC | accuracy |"
     assert len({line.count("|") for line in lines}) == 1
