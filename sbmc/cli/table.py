@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.show import print_wide
-from sbmc.studies.claims.all_studies import claim_lines
+from sbmc.studies.claims.all_studies import claim_lines, confidence_claim_lines
+from sbmc.studies.confidence import PROTOCOLS
 from sbmc.studies.experiments import Experiment, get_experiment
 from sbmc.studies.tables import appendix, groups, paper_index, times
 from sbmc.studies.tables import confidence as confidence_tables
@@ -162,8 +163,8 @@ def show_confidence(experiment: str, records: Path, style: str) -> None:
         block = confidence_tables.build_confidence(study, records, protocol, kind)
         print_wide(render_lines(block.title, block.headings, block.lines))
     print(confidence_tables.FOOTNOTE)
-    for protocol in confidence_tables.PROTOCOLS:
-        claims = confidence_tables.claim_lines(study, records, protocol)
+    for protocol in PROTOCOLS:
+        claims = confidence_claim_lines(experiment, records, protocol)
         if claims:
             print(f"\nClaims, checked on these records, {protocol} protocol:")
             for line in claims:

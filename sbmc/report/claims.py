@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from sbmc.checks import BadInput
 from sbmc.report.collect import Study
 from sbmc.report.given import Given
-from sbmc.studies.claims import feature_confidence, mnist7_confidence
-from sbmc.studies.claims.all_studies import STUDIES
+from sbmc.studies.claims.all_studies import CONFIDENCE, STUDIES
 from sbmc.studies.claims.claim import Claim
 from sbmc.studies.runs import MissingRecords, Runs
 
@@ -55,11 +54,7 @@ def _all(name: str) -> Iterator[tuple[Claim, str, dict[str, str]]]:
     made, shortfalls = STUDIES.get(name, ((), {}))
     for claim in made:
         yield claim, claim.table, shortfalls
-    by_protocol, reasons = feature_confidence.CLAIMS.get(name, {}), {}
-    if by_protocol:
-        reasons = feature_confidence.SHORTFALLS[name]
-    elif name == "mnist7":
-        by_protocol, reasons = mnist7_confidence.CLAIMS, mnist7_confidence.SHORTFALLS
+    by_protocol, reasons = CONFIDENCE.get(name, ({}, {}))
     for protocol, claims in by_protocol.items():
         for claim in claims:
             where = _PROTOCOLS.get(protocol, protocol)

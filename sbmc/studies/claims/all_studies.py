@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sbmc.studies.claims import cifar10, imdb, mnist7, shakespeare
+from sbmc.checks import require
+from sbmc.studies.claims import (
+    cifar10,
+    feature_confidence,
+    imdb,
+    mnist7,
+    mnist7_confidence,
+    shakespeare,
+)
 from sbmc.studies.claims.claim import Claim, check_claim
+from sbmc.studies.confidence import PROTOCOLS
 
 STUDIES: dict[str, tuple[tuple[Claim, ...], dict[str, str]]] = {
     "mnist7": ((*mnist7.CLAIMS, *mnist7.HEADLINE), mnist7.SHORTFALLS),
@@ -14,6 +24,15 @@ STUDIES: dict[str, tuple[tuple[Claim, ...], dict[str, str]]] = {
     "shakespeare": (shakespeare.CLAIMS, shakespeare.SHORTFALLS),
 }
 """Claims and shortfalls of a study."""
+
+CONFIDENCE: dict[str, tuple[Mapping[str, tuple[Claim, ...]], dict[str, str]]] = {
+    "mnist7": (mnist7_confidence.CLAIMS, mnist7_confidence.SHORTFALLS),
+    **{
+        name: (claims, feature_confidence.SHORTFALLS[name])
+        for name, claims in feature_confidence.CLAIMS.items()
+    },
+}
+"""Claims about the meta-classifier, by protocol, and their shortfalls."""
 
 
 def claim_lines(experiment: str, records: Path) -> list[str]:
@@ -27,8 +46,33 @@ def claim_lines(experiment: str, records: Path) -> list[str]:
         A line for each claim, and one more for why a shortfall is one; none for a study that
         makes no claims.
     """
-    lines = []
     made, shortfalls = STUDIES.get(experiment, ((), {}))
+    return _lines(experiment, records, made, shortfalls)
+
+
+def confidence_claim_lines(experiment: str, records: Path, protocol: str) -> list[str]:
+    """Say which claims about the meta-classifier the records bear out.
+
+    Args:
+        experiment: the study's name.
+        records: the folder of all records.
+        protocol: `"paper"` or `"clean"`.
+
+    Returns:
+        As `claim_lines`.
+
+    Raises:
+        BadInput: if there is no such protocol.
+    """
+    require(protocol in PROTOCOLS, "protocol", f"one of {', '.join(PROTOCOLS)}", protocol)
+    made, shortfalls = CONFIDENCE.get(experiment, ({}, {}))
+    return _lines(experiment, records, made.get(protocol, ()), shortfalls)
+
+
+def _lines(
+    experiment: str, records: Path, made: Sequence[Claim], shortfalls: Mapping[str, str]
+) -> list[str]:
+    lines = []
     for claim in made:
         verdict = check_claim(claim, records, experiment)
         where = f" [{claim.table}]" if claim.table else ""

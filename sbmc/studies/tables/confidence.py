@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbmc.checks import BadInput, nearest
-from sbmc.studies.claims import feature_confidence
-from sbmc.studies.claims.claim import check_claim
-from sbmc.studies.claims.mnist7_confidence import CLAIMS, SHORTFALLS
 from sbmc.studies.confidence import PROTOCOLS, has_confidence
 from sbmc.studies.experiments import Experiment, Row
 from sbmc.studies.paper import read_table, table_names
@@ -206,34 +203,6 @@ def chosen_tables(words: Sequence[str] = ()) -> list[tuple[str, str]]:
     protocols = [each for each in PROTOCOLS if each in words] or list(PROTOCOLS)
     kinds = [each for each in KINDS if each in words] or list(KINDS)
     return [(p, k) for p in protocols for k in kinds if p in KINDS[k].protocols]
-
-
-def claim_lines(experiment: Experiment, records: Path, protocol: str) -> list[str]:
-    """Say which claims about confidence the records bear out.
-
-    Args:
-        experiment: whose records; one that names no rows of its own makes no claims.
-        records: the folder of all records.
-        protocol: `"paper"` or `"clean"`.
-
-    Returns:
-        A line for each claim, with its numbers; without records it does not hold.
-    """
-    _check((protocol,))
-    if not experiment.confidence_rows:
-        return []
-    lines = []
-    claims, shortfalls = CLAIMS, SHORTFALLS
-    if experiment.name in feature_confidence.CLAIMS:
-        claims = feature_confidence.CLAIMS[experiment.name]
-        shortfalls = feature_confidence.SHORTFALLS[experiment.name]
-    for claim in claims[protocol]:
-        verdict = check_claim(claim, records, experiment.name)
-        decided = not verdict.evidence.startswith("missing")
-        why = shortfalls.get(claim.name, "") if decided and not verdict.holds else ""
-        mark = "✓" if verdict.holds else "✗"
-        lines.append(f"{mark} {verdict.statement}: {verdict.evidence}{why and f' ({why})'}")
-    return lines
 
 
 def table_title(protocol: str, kind: str) -> str:

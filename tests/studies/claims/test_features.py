@@ -9,14 +9,13 @@ import pytest
 from study_records import entropies, write
 
 from sbmc.studies.claims import cifar10, feature_confidence, imdb
-from sbmc.studies.claims.all_studies import STUDIES, claim_lines
+from sbmc.studies.claims.all_studies import STUDIES, claim_lines, confidence_claim_lines
 from sbmc.studies.claims.claim import check_claim
 from sbmc.studies.claims.mnist7_confidence import AUC_ROC
 from sbmc.studies.confidence import PROTOCOLS
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.paper import groups, table_names
 from sbmc.studies.records import read_record
-from sbmc.studies.tables.confidence import claim_lines as confidence_lines
 
 RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 MODULES = {"imdb": imdb, "cifar10": cifar10}
@@ -268,11 +267,11 @@ def test_confidence_claims_hold_and_fail(tmp_path, study, protocol):
     for row in rows:
         value = {"map": 0.7, "de": 0.8, "s-hmc": 0.9, "s-smc": 0.85}[row.method]
         write(tmp_path, study, row.method, {"accuracy": 0.9, auc: value}, **row.overrides)
-    lines = confidence_lines(get_experiment(study), tmp_path, protocol)
+    lines = confidence_claim_lines(study, tmp_path, protocol)
     assert len(lines) == (6 if study == "imdb" else 4)
     assert all(line.startswith("✓") for line in lines)
     write(tmp_path, study, "s-hmc", {"accuracy": 0.9, auc: 0.75}, islands=8)
-    lines = confidence_lines(get_experiment(study), tmp_path, protocol)
+    lines = confidence_claim_lines(study, tmp_path, protocol)
     broken = [line for line in lines if line.startswith("✗")]
     assert len(broken) == 1
     assert "0.75 against 0.8" in broken[0]

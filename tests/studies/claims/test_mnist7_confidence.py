@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from confidence_records import write
 
+from sbmc.checks import BadInput
+from sbmc.studies.claims.all_studies import confidence_claim_lines
 from sbmc.studies.claims.claim import check_claim
 from sbmc.studies.claims.mnist7_confidence import (
     ALLOWED,
@@ -122,3 +124,26 @@ def test_missing_records_fail_every_claim(tmp_path):
     write_all(tmp_path, seeds=range(4))
     assert failing(tmp_path) == everything
     assert "missing" in check_claim(ALL[0], tmp_path).evidence
+
+
+def test_claims_are_printed_with_their_numbers_and_fail_without_records(tmp_path):
+    lines = confidence_claim_lines("mnist7", tmp_path, "paper")
+    assert len(lines) == 8  # at P = 1 and 8: against MAP, twice the ensemble; anchored at SWA
+    assert all(line.startswith("✗") and "missing" in line for line in lines)
+    for seed in range(5):
+        write(tmp_path, "map", seed=seed, level=-0.1)
+        write(tmp_path, "de", seed=seed, islands=8, level=0.05)
+        write(tmp_path, "s-hmc", seed=seed, islands=8)
+    for protocol, ours in (("paper", "0.700"), ("clean", "0.690")):
+        lines = confidence_claim_lines("mnist7", tmp_path, protocol)
+        assert lines[4].startswith("✓ AUC-ROC of S-HMC∥ (P = 8) above that of MAP: ")
+        assert lines[4].endswith("(+0.100±0.000)")
+        assert f"{ours} against" in lines[4]
+        assert lines[5].startswith("✗ AUC-ROC of S-HMC∥ (P = 8) above that of the deep ensemble")
+        assert lines[5].endswith("(-0.050±0.000)")
+        # A shortfall that is known says why.
+        why = SHORTFALLS.get(f"auc-{protocol}-p8-de")
+        assert (f"  why: {why}" in lines) is (why is not None)
+    assert confidence_claim_lines("digits", tmp_path, "paper") == []
+    with pytest.raises(BadInput, match="`protocol` must be"):
+        confidence_claim_lines("mnist7", tmp_path, "tidy")

@@ -2,14 +2,12 @@ import pytest
 from confidence_records import write
 
 from sbmc.checks import BadInput
-from sbmc.studies.claims.mnist7_confidence import SHORTFALLS
 from sbmc.studies.experiments import get_experiment
 from sbmc.studies.paper import read_table
 from sbmc.studies.tables.confidence import (
     KINDS,
     build_confidence,
     chosen_tables,
-    claim_lines,
     confidence_rows,
     find_confidence,
     markdown,
@@ -119,29 +117,6 @@ def test_words_choose_tables():
         chosen_tables(["defualt"])
     with pytest.raises(BadInput, match="`confidence` must be"):
         build_confidence(MNIST7, None, "tidy", "default")
-
-
-def test_claims_are_printed_with_their_numbers_and_fail_without_records(tmp_path):
-    lines = claim_lines(MNIST7, tmp_path, "paper")
-    assert len(lines) == 8  # at P = 1 and 8: against MAP, twice the ensemble; anchored at SWA
-    assert all(line.startswith("✗") and "missing" in line for line in lines)
-    for seed in range(5):
-        write(tmp_path, "map", seed=seed, level=-0.1)
-        write(tmp_path, "de", seed=seed, islands=8, level=0.05)
-        write(tmp_path, "s-hmc", seed=seed, islands=8)
-    for protocol, ours in (("paper", "0.700"), ("clean", "0.690")):
-        lines = claim_lines(MNIST7, tmp_path, protocol)
-        assert lines[4].startswith("✓ AUC-ROC of S-HMC∥ (P = 8) above that of MAP: ")
-        assert lines[4].endswith("(+0.100±0.000)")
-        assert f"{ours} against" in lines[4]
-        assert lines[5].startswith("✗ AUC-ROC of S-HMC∥ (P = 8) above that of the deep ensemble")
-        assert "(-0.050±0.000)" in lines[5]
-        # A shortfall that is known says why.
-        why = SHORTFALLS.get(f"auc-{protocol}-p8-de", "")
-        assert lines[5].endswith(f" ({why})" if why else "(-0.050±0.000)")
-    assert claim_lines(get_experiment("digits"), tmp_path, "paper") == []
-    with pytest.raises(BadInput, match="`confidence` must be"):
-        claim_lines(MNIST7, tmp_path, "tidy")
 
 
 def test_markdown_has_a_title_and_a_column_for_each_heading(tmp_path):
