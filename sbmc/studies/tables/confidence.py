@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sbmc.checks import BadInput, nearest
@@ -25,6 +25,7 @@ from sbmc.studies.tables.lines import (
     plain,
     seeded_label,
 )
+from sbmc.studies.tables.pages import fill_marks
 
 # Metric after the prefix of the table, heading, digits.
 _DECISIONS = (
@@ -232,11 +233,6 @@ def markdown(experiment: Experiment, records: Path, words: Sequence[str] = ()) -
     return "\n\n".join(parts)
 
 
-_MARKED = re.compile(
-    r"(<!-- confidence: (\w+)((?: \w+)*) -->\n).*?(<!-- end confidence: \2 -->)", re.DOTALL
-)
-
-
 def write_confidence(page: str, experiment: Experiment, records: Path) -> str:
     """Put an experiment's confidence tables into a page, between the marks that name it.
 
@@ -254,18 +250,8 @@ def write_confidence(page: str, experiment: Experiment, records: Path) -> str:
     Raises:
         BadInput: if the page has no such mark, or a mark has a word that is not known.
     """
-    if not any(mark[2] == experiment.name for mark in _MARKED.finditer(page)):
-        raise BadInput(
-            f"`write` must be a page with `<!-- confidence: {experiment.name} -->` in it, "
-            "but got none."
-        )
-
-    def made(mark: re.Match[str]) -> str:
-        if mark[2] != experiment.name:
-            return mark[0]
-        return f"{mark[1]}\n{markdown(experiment, records, mark[3].split())}\n\n{mark[4]}"
-
-    return _MARKED.sub(made, page)
+    make = partial(markdown, experiment, records)
+    return fill_marks(page, experiment.name, make, start="confidence", end="end confidence")
 
 
 def _check(words: Sequence[str]) -> None:

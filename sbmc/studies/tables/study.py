@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbmc.checks import BadInput
 from sbmc.studies.experiments import Experiment, Row
 from sbmc.studies.paper import PaperRow, find_row, gold_standards
 from sbmc.studies.pooling import Pooled, find_records, pool, row_islands
@@ -27,6 +26,7 @@ from sbmc.studies.tables.lines import (
     seeded_label,
     whole,
 )
+from sbmc.studies.tables.pages import fill_marks
 from sbmc.studies.tables.times import build_times
 
 if TYPE_CHECKING:
@@ -198,9 +198,6 @@ def render_markdown(lines: Sequence[Line], columns: Sequence[Column] = COLUMNS) 
     return markdown_lines(headings(columns), lines)
 
 
-_MARKED = re.compile(r"(<!-- table: (\w+)((?: \w+)*) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
-
-
 def write_tables(page: str, experiment: Experiment, records: Path) -> str:
     """Put an experiment's tables into a page, between the marks that name it.
 
@@ -219,18 +216,8 @@ def write_tables(page: str, experiment: Experiment, records: Path) -> str:
     Raises:
         BadInput: if the page has no such mark.
     """
-    marks = [mark for mark in _MARKED.finditer(page) if mark[2] == experiment.name]
-    if not marks:
-        raise BadInput(
-            f"`write` must be a page with `<!-- table: {experiment.name} -->` in it, but got none."
-        )
-
-    def made(mark: re.Match[str]) -> str:
-        if mark[2] != experiment.name:
-            return mark[0]
-        return f"{mark[1]}\n{_page_text(experiment, records, mark[3].split())}\n\n{mark[4]}"
-
-    return _MARKED.sub(made, page)
+    make = partial(_page_text, experiment, records)
+    return fill_marks(page, experiment.name, make, start="table", end="end")
 
 
 def _page_text(experiment: Experiment, records: Path, words: Sequence[str]) -> str:
