@@ -131,7 +131,7 @@ class ChainSettings(Sampler):
 
     @property
     def launched(self) -> int:
-        """How many of the first steps are taken whatever their energy."""
+        """How many steps are taken without a Metropolis test at first."""
         return 0
 
     def plan(self, step_size: float, uniform: float, left: int | None) -> Plan:

@@ -45,6 +45,7 @@ class ChainRun:
         outcome: `completed`, `failed`, or `running`.
         message: why it failed.
         forward_epochs: evaluations without gradient per particle so far.
+        launches: steps that were taken without a Metropolis test.
     """
 
     step_size: float
@@ -58,6 +59,7 @@ class ChainRun:
     outcome: str = "running"
     message: str = ""
     forward_epochs: int = 0
+    launches: int = 0
 
     @property
     def spent(self) -> int:
@@ -94,7 +96,7 @@ def run_chains(
         settings: the algorithm's settings.
         init: `(position, target) -> state`.
         step: `(rng, state, target, step_size=) -> (state, info)`; also with `leapfrog=` if the
-            settings say that it `takes_leapfrog`, and with `metropolis=False` in a launch.
+            settings say that it `takes_leapfrog`, and with `launching=` if an island is launched.
         target: log likelihood and, if the algorithm wants it, gradient.
         rng: the islands' noise.
         start: whitened positions `(islands * particles, dim)`.
@@ -120,24 +122,24 @@ def run_chains(
             for i, u in zip(going, jitter, strict=True)
         ]
         rows = island_rows(going, particles)
-        # Islands that still run have all made the same number of steps.
-        first = runs[going[0]]
-        launching = first.steps < settings.launched and _in_warmup(first, settings)
+        launching = [_to_be_launched(runs[i], settings) for i in going]
         part, info = step(
             noise,
             type(state)(*(f[rows] for f in state)),
             target,
             step_size=noise.per_particle([plan.step_size for plan in plans]),
             **_leapfrog(settings, noise, [plan.evaluations for plan in plans]),
-            **({"metropolis": False} if launching else {}),
+            **({"launching": noise.per_particle(launching).bool()} if any(launching) else {}),
         )
         for whole, fresh in zip(state, part, strict=True):
             whole[rows] = fresh
         acceptance = info.acceptance.view(len(going), particles).mean(1).tolist()
         broken = info.non_finite.view(len(going), particles).sum(1).tolist()
+        moved = info.accepted.view(len(going), particles).all(1).tolist()
         for k, i in enumerate(going):
             length = int(plans[k].evaluations)
-            _after_step(runs[i], settings, length, acceptance[k], broken[k])
+            launched = moved[k] if launching[k] else None
+            _after_step(runs[i], settings, length, acceptance[k], broken[k], launched)
             _keep(runs[i], settings, state.position[i * particles : (i + 1) * particles])
         _fail_non_finite(runs, state, particles)
         keeper.offer("chains", partial(place_of, state, runs, rng.generators))
@@ -208,11 +210,20 @@ def _in_warmup(run: ChainRun, settings: ChainSettings) -> bool:
     return run.spent < settings.warmup * settings.epochs
 
 
+def _to_be_launched(run: ChainRun, settings: ChainSettings) -> bool:
+    return run.launches < settings.launched and _in_warmup(run, settings)
+
+
 def _after_step(
-    run: ChainRun, settings: ChainSettings, length: int, acceptance: float, non_finite: int
+    run: ChainRun,
+    settings: ChainSettings,
+    length: int,
+    acceptance: float,
+    non_finite: int,
+    launched: bool | None,
 ) -> None:
+    """Count a step and adapt the next; `launched`: whether a launch came off, None without one."""
     warming = _in_warmup(run, settings)
-    launched = run.steps < settings.launched
     run.steps += 1
     run.spend(length, settings)
     run.acceptance.append(acceptance)
@@ -221,9 +232,14 @@ def _after_step(
     if warming:
         run.warm_steps = run.steps
         # The acceptance of a launch says how far the start was from equilibrium, not how good ε is.
-        if not launched:
+        if launched is None:
             new = adapted(settings, run.step_size, acceptance)
             run.step_size = min(new, settings.largest_step)
+        elif not launched and settings.adapt:
+            # It is made again with a smaller step: what shoots off would take long to come back.
+            run.step_size *= settings.shrink
+            return
+        run.launches += launched is not None
 
 
 def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:

@@ -42,10 +42,11 @@ class HMC(ChainSettings):
             particles of the island: times `shrink` below the band, times `grow` above it.
         acceptance_band: the acceptance that is left alone.
         warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
-        launch: the first so many steps of the warm-up are taken whatever their energy error.
-            Chains that start at a point estimate leave it uphill, where leapfrog's errors all have
-            one sign and would reject every long trajectory. If not given, 1 with `trajectory` and
-            0 with `leapfrog`.
+        launch: the first so many steps of the warm-up are taken without a Metropolis test. Chains
+            that start at a point estimate leave it uphill, where leapfrog's errors all have
+            one sign and would reject every long trajectory. One whose step size was too large for a
+            stable trajectory is not taken but made again with a smaller one. If not given, 1
+            with `trajectory` and 0 with `leapfrog`.
         jitter: each trajectory's length is multiplied by a uniform draw from 1 ± jitter. Without
             it, a direction in which the target's variance is a quarter of the prior's would come
             back to where it started.
@@ -166,7 +167,7 @@ class HMC(ChainSettings):
 
     @property
     def launched(self) -> int:
-        """How many of the first steps are taken whatever their energy."""
+        """How many steps are taken without a Metropolis test at first."""
         return self.launch or 0
 
     def plan(self, step_size: float, uniform: float, left: int | None) -> Plan:

@@ -77,7 +77,7 @@ def step(
     step_size: Tensor,
     leapfrog: Tensor,
     temperature: float | Tensor = 1.0,
-    metropolis: bool = True,
+    launching: Tensor | None = None,
     splitting: bool = False,
 ) -> tuple[HMCState, MetropolisInfo]:
     """One HMC step for every particle.
@@ -90,7 +90,10 @@ def step(
         leapfrog: L, `(particles,)` integers, at least 1. Particles that have made theirs rest and
             cost nothing more.
         temperature: λ, a number or `(particles,)`.
-        metropolis: False takes every finite end point, whatever its energy: for warm-up only.
+        launching: `(particles,)` bool: particles of islands that are launched, which skip the
+            Metropolis test, for warm-up only. An island is launched whole or not at all: not if an
+            energy error is larger than the kinetic energy that the trajectory began with, since
+            then the integrator was unstable, and the end point may be anywhere.
         splitting: rotate where leapfrog drifts. The state must not be preconditioned.
 
     Returns:
@@ -99,14 +102,17 @@ def step(
     heat = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
     momentum = rng.normal(state.position.shape[1], state.position.dtype)
     uniform = rng.uniform()
+    kinetic = momentum.double().square().sum(-1) / 2
     start = hamiltonian(state, momentum, heat)
     proposal, momentum = trajectory(
         state, momentum, target, step_size, leapfrog, heat, splitting=splitting
     )
     difference = start - hamiltonian(proposal, momentum, heat)
     info = metropolis_test(difference, uniform)
-    if not metropolis:
-        info = info._replace(accepted=~info.non_finite)
+    if launching is not None:
+        sound = ~info.non_finite & (difference >= -kinetic)
+        whole = sound.view(-1, rng.particles).all(1).repeat_interleave(rng.particles)
+        info = info._replace(accepted=torch.where(launching, whole, info.accepted))
     accepted = info.accepted
     rows = accepted.unsqueeze(-1)
     merged = state._replace(

@@ -18,6 +18,11 @@ def run(settings, particles=5, islands=1, target=None, start=None, seed=0):
     return settings.run(target, rng, start), target
 
 
+def steep():
+    """A likelihood of precision 100 in every direction."""
+    return AnalyticTarget(lambda z: -50 * z.square().sum(-1))
+
+
 class TestBudget:
     @pytest.mark.parametrize("epochs", [2, 7, 30, 161])
     @pytest.mark.parametrize("length", [{"leapfrog": 1}, {"leapfrog": 4}, {}])
@@ -56,16 +61,51 @@ class TestAdaptation:
         assert island.step_size == pytest.approx(sizes[-1])
         assert island.warm_steps == 30
 
-    def test_launch_is_taken_whatever_its_energy_and_leaves_the_step_size_alone(self):
+    def test_launch_is_taken_without_a_test_and_leaves_the_step_size_alone(self):
         # A step this long from the mode is never accepted; with a launch every particle moves.
-        steep = AnalyticTarget(lambda z: -50 * z.square().sum(-1))
         start = torch.zeros(5, 30, dtype=torch.float64)
-        options = {"steps": 2, "leapfrog": 1, "step_size": 0.9, "warmup": 0.5}
-        ((moved,), _) = run(HMC(**options, launch=1), target=steep, start=start)
-        ((stuck,), _) = run(HMC(**options), target=steep, start=start)
+        options = {"steps": 2, "leapfrog": 1, "step_size": 0.12, "warmup": 0.5}
+        ((moved,), _) = run(HMC(**options, launch=1), target=steep(), start=start)
+        ((stuck,), _) = run(HMC(**options), target=steep(), start=start)
         assert (moved.draws[0] != 0).all()
         assert (stuck.draws[0] == 0).all()
-        assert moved.step_size == 0.9
+        assert moved.step_size == 0.12
+        assert (moved.launches, stuck.launches) == (1, 0)
+
+    def test_an_unstable_launch_is_made_again_with_a_smaller_step(self):
+        # Leapfrog is stable up to 2 / √101, about 0.2; 0.8 would carry the chains 10^20 away.
+        start = torch.zeros(20, 30, dtype=torch.float64)
+        settings = HMC(steps=24, step_size=0.8)
+        ((island,), _) = run(settings, particles=20, target=steep(), start=start)
+        assert island.launches == 1
+        assert island.sampling_acceptance > 0.5
+        # 600 numbers of the posterior N(0, 1 / 101): six standard errors of their mean square.
+        spread = 101 * island.draws[0].square().mean()
+        assert spread == pytest.approx(1, abs=6 * math.sqrt(2 / 600))
+
+    def test_with_a_fixed_step_size_an_unstable_launch_is_left_out(self):
+        start = torch.zeros(5, 30, dtype=torch.float64)
+        settings = HMC(steps=2, leapfrog=3, step_size=0.8, launch=1, adapt=False)
+        ((island,), _) = run(settings, target=steep(), start=start)
+        assert (island.draws[0] == 0).all()
+        assert (island.launches, island.step_size) == (1, 0.8)
+
+    def test_islands_are_launched_each_for_itself(self):
+        """The second sits in a well so steep that its first launch is refused."""
+        place = torch.tensor([9.0, 0.0], dtype=torch.float64)
+
+        def log_likelihood(z):
+            return torch.where(z[:, 0] < 5, 0.0, -500 * (z - place).square().sum(-1))
+
+        start = torch.stack([torch.zeros_like(place)] * 5 + [place] * 5)
+        options = {"settings": HMC(steps=14, step_size=0.15), "seed": 3}
+        target = AnalyticTarget(log_likelihood)
+        together, _ = run(islands=2, target=target, start=start, **options)
+        ((first,), _) = run(target=target, start=start[:5], **options)
+        assert [each.launches for each in together] == [1, 1]
+        assert together[1].step_size < together[0].step_size
+        assert torch.equal(together[0].draws[0], first.draws[0])
+        assert (together[1].draws[0] - place).abs().max() < 1
 
     def test_search_is_paid_for(self):
         ((given,), _) = run(HMC(steps=3, leapfrog=1, step_size=0.1))
