@@ -189,7 +189,7 @@ def test_the_process_keeps_its_limit_and_would_not_without(case):
     print(found)
     # An estimate from shapes: docs/gotchas.md asks for a tenth of room, for what allocators waste.
     assert found["peaks"][0] <= 1.1 * found["limit"] < found["peaks"][1]
-    # A limit that is kept with room to spare would say nothing of the estimate. The second run comes
-    # on top of what the allocator kept of the first.
+    # A limit that is kept with room to spare would say nothing of the estimate. The second run is
+    # made on top of what the allocator kept of the first.
     for peak, expected, most in zip(found["peaks"], found["expected"], (1.15, 1.25), strict=True):
         assert 0.6 * expected < peak < most * expected
