@@ -46,6 +46,11 @@ class ChainRun:
         message: why it failed.
         forward_epochs: evaluations without gradient per particle so far.
         launches: steps that were taken without a Metropolis test.
+        sampling_steps: steps made after warm-up.
+        accepted_sum: acceptance probabilities of each particle, summed over the steps after
+            warm-up, `(particles,)` float64; None for a run that has not begun.
+        launched: which particles are past their launch, `(particles,)` bool; None if the sampler
+            launches none.
     """
 
     step_size: float
@@ -60,6 +65,16 @@ class ChainRun:
     message: str = ""
     forward_epochs: int = 0
     launches: int = 0
+    sampling_steps: int = 0
+    accepted_sum: Tensor | None = None
+    launched: Tensor | None = None
+
+    @property
+    def particle_acceptance(self) -> Tensor | None:
+        """Mean acceptance of each particle after warm-up; None if nothing came after it."""
+        if self.accepted_sum is None or self.sampling_steps == 0:
+            return None
+        return self.accepted_sum / self.sampling_steps
 
     @property
     def spent(self) -> int:
@@ -133,12 +148,15 @@ def run_chains(
         )
         for whole, fresh in zip(state, part, strict=True):
             whole[rows] = fresh
-        acceptance = info.acceptance.view(len(going), particles).mean(1).tolist()
+        each = info.acceptance.view(len(going), particles)
+        acceptance, each = each.mean(1).tolist(), each.cpu()
         broken = info.non_finite.view(len(going), particles).sum(1).tolist()
         moved = info.accepted.view(len(going), particles).all(1).tolist()
         for k, i in enumerate(going):
             length = int(plans[k].evaluations)
             launched = moved[k] if launching[k] else None
+            if not _in_warmup(runs[i], settings):
+                _count_acceptance(runs[i], each[k])
             _after_step(runs[i], settings, length, acceptance[k], broken[k], launched)
             _keep(runs[i], settings, state.position[i * particles : (i + 1) * particles])
         _fail_non_finite(runs, state, particles)
@@ -163,6 +181,10 @@ def _begin(
     """Evaluate the start, and find the first step sizes if they are not given."""
     first_size = float(settings.step_size or min(FIRST_GUESS, settings.largest_step))
     runs = [ChainRun(step_size=first_size) for _ in rng.generators]
+    for run in runs:
+        run.accepted_sum = torch.zeros(rng.particles, dtype=torch.float64)
+        if settings.launched:
+            run.launched = torch.zeros(rng.particles, dtype=torch.bool)
     counts = target.evaluations
     before = counts.gradient + counts.forward
     state = init(start, target)
@@ -240,6 +262,18 @@ def _after_step(
             run.step_size *= settings.shrink
             return
         run.launches += launched is not None
+        if run.launched is not None and run.launches >= settings.launched:
+            run.launched = torch.ones_like(run.launched)
+
+
+def _count_acceptance(run: ChainRun, acceptance: Tensor) -> None:
+    """Add the acceptance probabilities of a step after warm-up, `(particles,)`."""
+    # A new tensor each time: snapshots hold the old one.
+    before = acceptance.new_zeros(len(acceptance), dtype=torch.float64)
+    if run.accepted_sum is not None:
+        before = run.accepted_sum
+    run.accepted_sum = before + acceptance.double()
+    run.sampling_steps += 1
 
 
 def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:
