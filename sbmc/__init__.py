@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sbmc.checkpoints import CheckpointAt
 from sbmc.checks import BadInput
 from sbmc.fit import fit
+from sbmc.health import Health, HealthWarning
 from sbmc.likelihoods import Categorical, Custom, Gaussian
 from sbmc.persistence import load
 from sbmc.posterior import Posterior
@@ -64,6 +65,8 @@ __all__ = [
     "Ensemble",
     "Expectation",
     "Gaussian",
+    "Health",
+    "HealthWarning",
     "InProcess",
     "Posterior",
     "Prediction",

@@ -122,18 +122,8 @@ def report_failures(results: list[Island], throw: bool) -> None:
     )
 
 
-def warn_of_collapse(posterior: Posterior) -> None:
-    """Say in words that an ensemble is smaller than it looks."""
-    collapsed = [report for report in posterior.islands if report.collapsed]
-    if collapsed:
-        first = collapsed[0]
-        warnings.warn(
-            f"The population of {len(collapsed)} of {len(posterior.islands)} islands has collapsed "
-            f"(island {first.index}: {first.collapsed}). Epistemic uncertainty will be too small. "
-            f"More mutations, more particles or more islands would help.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+def warn_of_few_islands(posterior: Posterior) -> None:
+    """Say in words that predictions rest on few islands."""
     count, effective = len(posterior.log_evidence), posterior.island_ess
     # Two islands can hardly ever count as two; they are let off at one and a half.
     if posterior.weighting == "evidence" and effective < min(FEWEST_EFFECTIVE, 0.75 * count):

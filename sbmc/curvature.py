@@ -7,6 +7,9 @@ For outputs f_i(θ) and y ~ p(· | f_i(θ)), the information of all n examples i
 the expectation over what the model itself would predict. For the built-in likelihoods it equals the
 generalised Gauss-Newton matrix, is never negative, and is exact here, without sampling labels:
 categorical, Σ_c p_c (∂ log p_c/∂θ)²; Gaussian, Σ_k (∂f_k/∂θ)²/σ².
+
+Where a rough figure will do, `estimate_fisher` takes some of the examples, with one target each
+that the model itself draws.
 """
 
 from __future__ import annotations
@@ -72,14 +75,80 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
     rule = "categorical or Gaussian for a Fisher information"
     require(known, "likelihood", rule, Phrase("a function"))
     total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
-    # The weights of every example, their gradient, and the gradient of one layer on its way.
-    weights = 3 * len(theta) * theta.element_size()
-    size = max(1, CURVATURE_BYTES // (parts.footprint.shared + parts.footprint.own + weights))
+    size = _chunk_size(parts, theta)
     outputs = 0
     for start in range(0, len(parts.examples), size):
         batch = _batch(parts, start, start + size)
         outputs = _add_chunk(total, parts, theta, batch)
     return Information(total, outputs)
+
+
+def estimate_fisher(parts: Parts, theta: Tensor, rows: int, rng: torch.Generator) -> Tensor:
+    """A rough estimate of the same diagonal from some of the examples, one gradient each.
+
+    Targets are drawn from what the model predicts, so the estimate is unbiased for the built-in
+    likelihoods. A user's function cannot be drawn from: its own targets are used instead, which
+    underestimates the information where the model fits its training data closely.
+
+    Args:
+        parts: model, examples and likelihood, from `Target.parts()`.
+        theta: the point, `(dim,)` in the model's own coordinates.
+        rows: how many examples to take, evenly spaced over the data; all of them if there are fewer.
+        rng: for the targets.
+
+    Returns:
+        The diagonal, `(dim,)` float64, scaled to all examples. It costs `rows / n` epochs of one
+        particle.
+    """
+    total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
+    every = len(parts.examples)
+    taken = min(rows, every)
+    index = torch.arange(taken, device=theta.device) * every // taken
+    for piece in index.split(_chunk_size(parts, theta)):
+        inputs = _prepared_rows(parts, piece)
+        targets = parts.examples.targets.index_select(0, piece).unsqueeze(1)
+        with torch.enable_grad():  # whatever the caller's mode is
+            each = theta.expand(len(piece), -1).clone().requires_grad_()
+            outputs = parts.forward(each, inputs, stacked=True)
+            score = _drawn_score(parts.likelihood, outputs, targets, rng)
+            (slope,) = torch.autograd.grad(score, each)
+        total += slope.double().square_().sum(0)
+    return total * (every / taken)
+
+
+def _drawn_score(
+    likelihood: Likelihood, outputs: Tensor, targets: Tensor, rng: torch.Generator
+) -> Tensor:
+    """The sum of log likelihoods of targets that the model draws; a score to differentiate."""
+    if isinstance(likelihood, Gaussian):
+        # y = f + σ ξ has the score ξ/σ ∂f/∂θ.
+        noise = torch.randn(outputs.shape, generator=rng, dtype=outputs.dtype).to(outputs.device)
+        return (outputs * noise).sum() / likelihood.noise_variance**0.5
+    if isinstance(likelihood, Categorical):
+        logs = outputs.log_softmax(-1)
+        chances = logs.detach().exp().nan_to_num(1.0).flatten(0, -2).cpu()
+        labels = torch.multinomial(chances, 1, generator=rng).to(outputs.device)
+        return logs.flatten(0, -2).gather(-1, labels).sum()
+    return likelihood.log_prob(outputs, targets, stacked=True).sum()
+
+
+def _chunk_size(parts: Parts, theta: Tensor) -> int:
+    # The weights of every example, their gradient, and the gradient of one layer on its way.
+    weights = 3 * len(theta) * theta.element_size()
+    return max(1, CURVATURE_BYTES // (parts.footprint.shared + parts.footprint.own + weights))
+
+
+def _prepared_rows(parts: Parts, index: Tensor) -> Inputs:
+    """Prepared inputs `(examples, 1, ...)` of the examples at `index`."""
+
+    def take(tensor: Tensor) -> Tensor:
+        return tensor.index_select(0, index)
+
+    if parts.prepared is None:
+        inputs = parts.forward.prepare(tree_map(take, parts.examples.inputs))
+    else:
+        inputs = tree_map(take, parts.prepared)
+    return tree_map(lambda t: t.unsqueeze(1), inputs)
 
 
 def _batch(parts: Parts, start: int, end: int) -> Inputs:

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from sbmc.budget import with_peak
 from sbmc.checkpoints import CheckpointAt
 from sbmc.checks import is_whole, require
-from sbmc.collecting import collect, points, report_failures, warn_of_collapse
+from sbmc.collecting import collect, points, report_failures, warn_of_few_islands
 from sbmc.executors import Executor
+from sbmc.health import warn_if_not_ok
+from sbmc.movement import with_movement
 from sbmc.parameters import Selection
 from sbmc.posterior import Posterior
 from sbmc.preparing import describe_sampler, prepare
@@ -151,6 +153,7 @@ def fit(
         progress=progress,
         memory=prepared.memory,
     )
+    results = with_movement(results, prepared.work)
     settings = prepared.settings
     if pilot:
         settings |= {**pilot, "frozen": describe_sampler(pilot["frozen"])}
@@ -168,5 +171,6 @@ def fit(
         prepared.power,
     )
     posterior.cost = with_peak(posterior.cost, prepared.memory, prepared.executor)
-    warn_of_collapse(posterior)
+    warn_of_few_islands(posterior)
+    warn_if_not_ok(posterior.health, stacklevel=2)
     return posterior

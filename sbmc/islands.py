@@ -32,6 +32,15 @@ class IslandReport:
         forward_epochs: evaluations without gradient per particle.
         collapsed: in words, if SMC's population has collapsed.
         temperatures: what SMC tells of each temperature.
+        moves: how many moves followed the warm-up; of SMC, mutations at all temperatures. None if
+            the sampler does not say.
+        particle_acceptance: mean acceptance of each particle after warm-up, or at SMC's last
+            temperature; empty for a sampler that rejects nothing.
+        ancestors: of SMC, the number of the first draw that each particle descends from.
+        displacement: how far each particle is from where it began: the root mean square over
+            coordinates, in units of a rough posterior standard deviation (see `movement`).
+        returned: particles that are exactly where they began.
+        distinct: particles that differ from one another.
         attempts: how often it was begun: once, and once more whenever its worker was lost.
         seconds: of computing, all attempts together as far as they were kept; islands that ran as
             one batch share its seconds evenly.
@@ -49,6 +58,12 @@ class IslandReport:
     forward_epochs: float = 0.0
     collapsed: str = ""
     temperatures: list[dict[str, Any]] = field(default_factory=list)
+    moves: int | None = None
+    particle_acceptance: list[float] = field(default_factory=list)
+    ancestors: list[int] = field(default_factory=list)
+    displacement: list[float] = field(default_factory=list)
+    returned: int | None = None
+    distinct: int | None = None
     # How it came about; two islands are the same if the same came of them.
     attempts: int = field(default=1, compare=False)
     seconds: float = field(default=0.0, compare=False)
@@ -106,6 +121,8 @@ class StartAtMembers:
 def island_of(index: int, run: Any, *, attempts: int = 1, seconds: float = 0.0) -> Island:
     """An island from what its algorithm says of it at the end."""
     weights = getattr(run, "log_weights", None)
+    acceptance = getattr(run, "particle_acceptance", None)
+    ancestors = getattr(run, "roots", None)
     report = IslandReport(
         index=index,
         outcome=run.outcome,
@@ -119,6 +136,9 @@ def island_of(index: int, run: Any, *, attempts: int = 1, seconds: float = 0.0) 
         forward_epochs=float(run.forward_epochs),
         collapsed=getattr(run, "collapsed", ""),
         temperatures=getattr(run, "temperatures", []),
+        moves=getattr(run, "sampling_steps", None),
+        particle_acceptance=[] if acceptance is None else acceptance.tolist(),
+        ancestors=[] if ancestors is None else ancestors.tolist(),
         attempts=attempts,
         seconds=seconds,
     )

@@ -18,9 +18,11 @@ from sbmc.examples import Inputs, as_inputs, batch_inputs, check_inputs, count, 
 from sbmc.forward import Forward, build_forward
 from sbmc.forward.predicting import Predictor
 from sbmc.head import SplitModel, split_model
+from sbmc.health import Health, assess
 from sbmc.islands import IslandReport
 from sbmc.likelihoods import Gaussian, Likelihood
 from sbmc.mixing import ClassificationSums, RegressionSums
+from sbmc.notebook import posterior_card
 from sbmc.parameters import ParameterSpace
 from sbmc.prediction import Prediction, RegressionPrediction, concatenate
 from sbmc.progress import open_progress
@@ -133,7 +135,14 @@ class Posterior:
 
     def __repr__(self) -> str:
         islands, particles, dim = self.positions.shape
-        return f"Posterior(islands={islands}, particles={particles}, dim={dim})"
+        health = self.health
+        # Of a posterior that was not sampled there is nothing to say.
+        verdict = f", health={health.word!r}" if health.figures or health.ok is None else ""
+        return f"Posterior(islands={islands}, particles={particles}, dim={dim}{verdict})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: sizes, cost and the verdict, with what to do if it is not ok."""
+        return posterior_card(self)
 
     @property
     def space(self) -> ParameterSpace:
@@ -159,6 +168,11 @@ class Posterior:
         digest = origin_digest(self.positions, self.weights, self._space, rest)
         self._origin = (self.positions, version, self.weights, digest)
         return digest
+
+    @property
+    def health(self) -> Health:
+        """Whether the sampler did its work, with reasons and remedies; see `Health`."""
+        return assess(self.islands, self.settings)
 
     @property
     def island_ess(self) -> float:

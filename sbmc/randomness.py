@@ -35,6 +35,7 @@ class Stream(IntEnum):
     SWAG = 7
     LAPLACE = 8
     NETWORK = 9
+    HEALTH = 10
 
 
 def generator(seed: int, *path: int) -> torch.Generator:

@@ -417,9 +417,14 @@ class Target:
     def _measure(self) -> Footprint:
         return measure_footprint(self._forward, self._likelihood, self._examples, self.prior.mean)
 
-    def parts(self) -> Parts:
-        """What the target is made of, for an evaluation on other batches than its own."""
-        if self._prepared is None:
+    def parts(self, *, prepare: bool = True) -> Parts:
+        """What the target is made of, for an evaluation on other batches than its own.
+
+        Args:
+            prepare: whether to prepare all data, if that has not been done: for a few examples it
+                would not be worth it.
+        """
+        if self._prepared is None and prepare:
             self._prepared = self._prepare()
         parts = self._forward, self._examples, self._prepared, self._likelihood
         return Parts(*parts, self._footprint())

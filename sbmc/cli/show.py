@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput
 from sbmc.studies.experiments import Experiment
+from sbmc.studies.health import health_of, pooled_verdict
 from sbmc.studies.methods import METHODS
 from sbmc.studies.pooling import Pooled, pool
 from sbmc.studies.records import Record
@@ -58,6 +59,8 @@ def show_comparison(experiment: Experiment, runs: Sequence[Run], out: Path) -> N
     """
     groups = _pool_runs(runs)
     print_wide(_table(experiment, groups))
+    for line in verdicts(groups):
+        print(line)
     sentence = meaning({pooled.records[0].method: pooled for pooled in groups})
     if sentence:
         print(sentence)
@@ -85,13 +88,25 @@ def _table(experiment: Experiment, groups: Sequence[Pooled]) -> RenderableType:
         table.add_column(heading.replace("H_ep ", "H_ep\n").replace(" ", "\n"), justify="right")
     table.add_column("epochs", justify="right")
     table.add_column("seconds", justify="right")
+    table.add_column("health")
     for pooled in groups:
         first = pooled.records[0]
         cells = [_cell(pooled, metric, digits) for metric, _, digits in columns]
         spent = [_plain(pooled.cost[name]) for name in ("epochs", "wall_seconds")]
         label = _label(first.method)
-        table.add_row(label, str(first.settings["islands"]), *cells, *spent)
+        cells = [str(first.settings["islands"]), *cells, *spent, pooled_verdict(pooled.records)]
+        table.add_row(label, *cells)
     return table
+
+
+def verdicts(groups: Sequence[Pooled]) -> list[str]:
+    """A line for each run whose sampler did not do its work: why, and what to try."""
+    return [
+        f"{_label(record.method)}, seed {record.seed}: {health_of(record)}"
+        for pooled in groups
+        for record in pooled.records
+        if health_of(record).ok is False
+    ]
 
 
 def _cell(pooled: Pooled, metric: str, digits: int) -> str:

@@ -12,7 +12,12 @@ from sbmc.target import Target
 
 
 class IslandRun(Protocol):
-    """What an algorithm says of one island, while it runs and at the end."""
+    """What an algorithm says of one island, while it runs and at the end.
+
+    For the verdict on the posterior a run should also have `sampling_steps`, the number of moves
+    after warm-up, and, if moves can be rejected, `particle_acceptance`, the mean acceptance of each
+    particle over these moves, `(particles,)`.
+    """
 
     step_size: float
     epochs: int

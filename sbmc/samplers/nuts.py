@@ -77,6 +77,7 @@ class NUTSRun:
         outcome: `completed`, `failed`, or `running`.
         message: why it failed.
         forward_epochs: evaluations without gradient: none.
+        particle_acceptance: mean acceptance of each chain after warm-up, `(particles,)`.
     """
 
     step_size: float = math.nan
@@ -91,6 +92,12 @@ class NUTSRun:
     outcome: str = "running"
     message: str = ""
     forward_epochs: int = 0
+    particle_acceptance: Tensor | None = None
+
+    @property
+    def sampling_steps(self) -> int:
+        """Draws made after warm-up."""
+        return max(0, self.steps - self.warm_steps)
 
     @property
     def sampling_acceptance(self) -> float:
@@ -242,6 +249,8 @@ def _finish(run: NUTSRun, chains: Sequence[Chain], start: Tensor) -> None:
     run.draws = list(kept)
     told = {name: np.stack([c.statistics[name] for c in chains]) for name in chains[0].statistics}
     run.acceptance = told["mean_tree_accept"].mean(0).tolist()
+    after = told["mean_tree_accept"][:, run.warm_steps :]
+    run.particle_acceptance = torch.from_numpy(after.mean(1))
     run.leapfrog = told["n_steps"].mean(0).tolist()
     run.step_size = float(told["step_size_bar"][:, -1].mean())
     diverging = told["diverging"].astype(int)

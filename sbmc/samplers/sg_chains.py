@@ -57,6 +57,7 @@ class PassesRun:
         outcome: `completed`, `failed`, or `running`.
         message: why it failed.
         forward_epochs: always 0.
+        sampling_steps: mini-batch steps made after warm-up.
     """
 
     step_size: float
@@ -68,6 +69,7 @@ class PassesRun:
     outcome: str = "running"
     message: str = ""
     forward_epochs: int = 0
+    sampling_steps: int = 0
 
     @property
     def sampling_acceptance(self) -> float:
@@ -223,6 +225,8 @@ def _after_pass(
     non_finite: int,
     position: Tensor,
 ) -> None:
+    if run.epochs >= settings.warmup * settings.epochs:
+        run.sampling_steps += steps
     run.epochs += 1
     run.steps += steps
     run.step_size = float(size)

@@ -264,6 +264,7 @@ def _measure(
     if method.sampler is not None:
         found = convergence(posterior, data)
         details |= {"diagnostics": found} if found else {}
+        details["health"] = posterior.health.as_dict()
     reports = [_island(report) for report in posterior.islands]
     whole = all(report["outcome"] == "completed" for report in reports)
     return Record(

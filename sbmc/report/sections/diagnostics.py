@@ -12,6 +12,7 @@ from sbmc.report.numbers import MISSING, short
 from sbmc.report.sections.temperatures import build_figures
 from sbmc.report.tables import Cell, number, plain_rows, table
 from sbmc.report.view import Section, View, missing
+from sbmc.studies.health import health_of, pooled_verdict
 
 _TITLE = "Diagnostics of the sampler"
 
@@ -36,6 +37,7 @@ def build(view: View) -> Section | None:
             "means islands that disagree.",
         ),
         _table(view, sampled),
+        _verdicts(view, sampled),
         grid(_acceptance(view, drawn), _evidence(view, weighed), *build_figures(view, ranked)),
         _convergence(view, sampled),
     ]
@@ -57,16 +59,32 @@ def _table(view: View, sampled: list[tuple[Setting, Islands]]) -> Html:
                 _extent(evidence),
                 number(setting.value("island_ess")),
                 number(float(islands.collapsed) if islands.temperature_counts else None),
+                pooled_verdict([run.record for run in setting.runs]),
             ]
         )
     headings = (
         *("Setting", "islands completed", "acceptance", "step size", "temperatures"),
-        *("ESS at the last one", "log evidence", "effective islands", "collapsed"),
+        *("ESS at the last one", "log evidence", "effective islands", "collapsed", "health"),
     )
     made = table(
         "Islands of each setting, all seeds: least, mean and most", headings, plain_rows(rows)
     )
     return join((made, view.omitted(len(rows), len(sampled))))
+
+
+def _verdicts(view: View, sampled: list[tuple[Setting, Islands]]) -> Html | None:
+    """Of every run that is not ok: why, and what to try."""
+    found = [
+        el("li", f"{setting.label}, seed {run.record.seed}: {health_of(run.record)}")
+        for setting, _ in sampled
+        for run in setting.runs
+        if health_of(run.record).ok is False
+    ]
+    if not found:
+        return None
+    shown = found[: view.limits.rows]
+    heading = el("p", "Runs whose sampler did not do its work, and what to try:")
+    return join((heading, el("ul", join(shown)), view.omitted(len(shown), len(found), "run")))
 
 
 def _extent(values: list[float]) -> Cell:

@@ -31,6 +31,8 @@ class SMCRun:
         outcome: `running`, `completed`, or why it ended: `stuck` (no temperature can be found that
             is higher), `non-finite` (the population), `step-limit`.
         message: the same in a sentence.
+        roots: the number of the first draw that each particle descends from, `(population,)`.
+        particle_acceptance: mean acceptance of each chain at the last temperature, `(particles,)`.
     """
 
     step_size: float = 0.0
@@ -44,6 +46,13 @@ class SMCRun:
     collapsed: str = ""
     outcome: str = "running"
     message: str = ""
+    roots: Tensor | None = None
+    particle_acceptance: Tensor | None = None
+
+    @property
+    def sampling_steps(self) -> int:
+        """Mutations of every particle, over all temperatures."""
+        return sum(each["mutations"] for each in self.temperatures)
 
     @property
     def steps(self) -> int:

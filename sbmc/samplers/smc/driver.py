@@ -169,6 +169,7 @@ def _note(run: SMCRun, settings: SMC, state: SMCState, info: SMCInfo, k: int) ->
         }
     )
     run.log_evidence = float(state.log_evidence[k])
+    run.particle_acceptance = torch.tensor(info.moves.by_particle[k], dtype=torch.float64)
     run.non_finite += info.moves.non_finite[k]
     _spend(run, settings.move, info.moves.evaluations[k])
     if settings.step_sizes is None:
@@ -222,7 +223,8 @@ def _end_finished(runs: list[SMCRun], state: SMCState) -> None:
             rows = slice(i * population, (i + 1) * population)
             run.draws = [state.particles.position[rows].clone()]
             run.log_weights = state.log_weights[i].clone()
-            run.collapsed = describe_collapse(run.draws[0], state.roots[i])
+            run.roots = state.roots[i].clone()
+            run.collapsed = describe_collapse(run.draws[0], run.roots)
 
 
 def _take(state: SMCState, islands: list[int]) -> SMCState:

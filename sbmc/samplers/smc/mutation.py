@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ class MutationInfo(NamedTuple):
     mutations: list[int]  # steps made
     evaluations: list[int]  # of each particle
     non_finite: list[int]  # proposals rejected because they were not finite
+    by_particle: list[list[float]]  # mean acceptance of each particle over steps
 
 
 @dataclass
@@ -42,18 +43,30 @@ class Tally:
     broken: list[int]
     settled: list[bool]
     distance: list[float | None]  # mean, from the start
+    by_particle: list[list[float]]  # acceptance of each particle, sum over steps
 
     @classmethod
-    def of(cls, islands: int) -> Tally:
+    def of(cls, islands: int, particles: int) -> Tally:
         """No move has been made."""
-        zeros = [0] * islands
-        return cls([0.0] * islands, zeros, zeros[:], zeros[:], [False] * islands, [None] * islands)
+        return cls(
+            accepted=[0.0] * islands,
+            made=[0] * islands,
+            evaluations=[0] * islands,
+            broken=[0] * islands,
+            settled=[False] * islands,
+            distance=[None] * islands,
+            by_particle=[[0.0] * particles for _ in range(islands)],
+        )
 
     def info(self) -> MutationInfo:
         """What there is to tell."""
         sums = zip(self.accepted, self.made, strict=True)
         means = [total / max(1, count) for total, count in sums]
-        return MutationInfo(means, self.made, self.evaluations, self.broken)
+        each = [
+            [total / max(1, count) for total in totals]
+            for totals, count in zip(self.by_particle, self.made, strict=True)
+        ]
+        return MutationInfo(means, self.made, self.evaluations, self.broken, each)
 
 
 @dataclass(frozen=True)
@@ -87,12 +100,12 @@ class Mutation:
         islands, particles = len(temperature), rng.particles
         start = state.position
         state = type(state)(*(part.clone() for part in state))
-        tally = Tally.of(islands)
+        tally = Tally.of(islands, particles)
         place = self.keeper.recall("mutation")
         if place is None:
             self._keep(state)
         else:
-            state, tally = self._go_on(place, rng, state)
+            state, tally = self._go_on(place, rng, state, tally)
         while going := [
             i for i in range(islands) if tally.made[i] < self.mutations[i] and not tally.settled[i]
         ]:
@@ -108,11 +121,14 @@ class Mutation:
                 whole[rows] = fresh
             moved = (part.position - start[rows]).double().norm(dim=-1)
             distances = moved.view(len(going), particles).mean(1).tolist()
-            acceptance = info.acceptance.view(len(going), particles).mean(1).tolist()
+            by_particle = info.acceptance.view(len(going), particles)
+            acceptance, by_particle = by_particle.mean(1).tolist(), by_particle.tolist()
             non_finite = info.non_finite.view(len(going), particles).sum(1).tolist()
             for k, i in enumerate(going):
                 tally.made[i] += 1
                 tally.accepted[i] += acceptance[k]
+                sums = zip(tally.by_particle[i], by_particle[k], strict=True)
+                tally.by_particle[i] = [total + each for total, each in sums]
                 tally.evaluations[i] += int(costs[k])
                 tally.broken[i] += non_finite[k]
                 tally.settled[i] = self._settled(tally.distance[i], distances[k])
@@ -134,13 +150,16 @@ class Mutation:
         tensors["generators"] = generator_states(rng.generators)
         return Snapshot(tensors, asdict(tally))
 
-    def _go_on(self, place: Snapshot, rng: IslandNoise, state: Any) -> tuple[Any, Tally]:
-        """The moves as they were; `state` tells only of what kind it is."""
+    def _go_on(
+        self, place: Snapshot, rng: IslandNoise, state: Any, tally: Tally
+    ) -> tuple[Any, Tally]:
+        """The moves as they were; `state` and `tally` tell only of what kind they are."""
         if self.kept is not None:
             together = with_fields("kept", state, place.tensors)
             self.kept[:] = [type(state)(*parts) for parts in zip(*together, strict=True)]
         set_generators(rng.generators, place.tensors["generators"])
-        tally = Tally(**{name: list(values) for name, values in place.values.items()})
+        # A snapshot of an earlier version does not count by particle.
+        tally = replace(tally, **{name: list(values) for name, values in place.values.items()})
         return with_fields("state", state, place.tensors), tally
 
     def _settled(self, before: float | None, now: float) -> bool:

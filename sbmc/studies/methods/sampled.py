@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Options of the prior, as `fit` takes them; None leaves them out.
 PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")
 # Warnings that the record has in it, and that the command line says in its own words.
-_IN_THE_RECORD = (".*islands failed", "The population", "The evidence leaves")
+_IN_THE_RECORD = (".*islands failed", "The posterior is not ok", "The evidence leaves")
 
 
 def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outcome:
