@@ -50,9 +50,9 @@ class HMC(ChainSettings):
         jitter: each trajectory's length is multiplied by a uniform draw from 1 ± jitter. Without
             it, a direction in which the target's variance is a quarter of the prior's would come
             back to where it started.
-        precondition: how many of the likelihood's stiffest directions at each chain's start to slow
-            down, so that the step size can follow the others; see `lowrank`. It costs twice as
-            many epochs, out of the budget if there is one. None for none.
+        precondition: how many of the likelihood's stiffest directions, where the chains of an
+            island start, to slow down, so that the step size can follow the others; see `lowrank`.
+            It costs twice as many epochs, out of the budget if there is one. None for none.
         splitting: follow the prior's part of the flow exactly, by rotations, and leave the
             likelihood alone to the kicks; see `hmc_kernel`. A trajectory is then cut into equal
             steps no longer than the step size, so that its length is exactly the one asked for. No

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from interrupting import Interrupting
-from targets import AnalyticTarget, island_noise, skewed_log_likelihood
+from targets import AnalyticTarget, conjugate_regression, island_noise, skewed_log_likelihood
 
-from sbmc.samplers import GHMC, HMC, MALA, PCN
+from sbmc.samplers import GHMC, HMC, MALA, PCN, lowrank
 
 
 def skewed() -> AnalyticTarget:
@@ -202,3 +202,58 @@ class TestLaunchParticleByParticle:
             (run,) = through(Interrupting({"chains": (json.dumps(values), tensors)}))
             assert torch.equal(run.draws[0], undisturbed.draws[0])
             assert torch.equal(run.launch_counts, undisturbed.launch_counts)
+
+
+class TestPreconditionedChains:
+    """Every chain estimated a preconditioner of its own, from few random vectors.
+
+    Where the vectors missed a stiff direction, the island's step size was unstable for good: of a
+    thousand chains on a regression 60 to 130 were accepted less than 0.2 of the time, with variance
+    ratios of 2 to 5 behind an acceptance of 0.75, and of 12 to 39 without a launch.
+    """
+
+    @pytest.mark.parametrize("launch", [None, 0])
+    @pytest.mark.parametrize("start", ["prior", "anchor"])
+    def test_none_of_a_thousand_is_stuck(self, start, launch):
+        problem, s = conjugate_regression(3, 60), 0.25
+        rng = island_noise(1000, seed=1)
+        draws = rng.normal(3, torch.float64)
+        first = draws if start == "prior" else torch.zeros_like(draws)
+        settings = HMC(epochs=160, precondition=2, launch=launch)
+        (run,) = settings.run(problem.target(s), rng, first)
+        mean, covariance = problem.posterior(s)
+        gap = problem.parameters(s, run.draws[0]) - mean
+        white = torch.linalg.solve_triangular(torch.linalg.cholesky(covariance), gap.T, upper=False)
+        # The ratio of 1,000 has a standard error of 0.045 in each direction.
+        assert (white.square().mean(1) - 1).abs().max() < 0.2
+        assert run.particle_acceptance.min() > 0.2
+        assert run.epochs == 160
+
+    def test_is_the_same_for_all_chains_of_an_island_and_for_no_other(self):
+        target = AnalyticTarget(skewed_log_likelihood)
+        rng = island_noise(5, islands=2)
+        start = rng.normal(4, torch.float64)
+        found = lowrank.estimate(rng, start, target(start), target, 2)
+        for field in found:
+            one, other = field[:5], field[5:]
+            assert (one == one[:1]).all()
+            assert (other == other[:1]).all()
+            assert not torch.equal(one, other)
+
+    def test_an_island_alone_is_the_island_in_a_batch(self):
+        target = AnalyticTarget(skewed_log_likelihood)
+        start = island_noise(5, islands=2).normal(4, torch.float64)
+        both = lowrank.estimate(island_noise(5, islands=2), start, target(start), target, 2)
+        alone = lowrank.estimate(island_noise(5), start[:5], target(start[:5]), target, 2)
+        torch.testing.assert_close(both.stretch[:5], alone.stretch)
+        torch.testing.assert_close(both.directions[:5].abs(), alone.directions.abs())
+
+    def test_an_island_that_starts_non_finite_fails_alone(self):
+        def log_likelihood(z):
+            return torch.where(z[:, 0] > 50, torch.nan, -z.square().sum(-1))
+
+        start = torch.zeros(8, 3, dtype=torch.float64)
+        start[5] = 100
+        settings = HMC(steps=4, precondition=2)
+        runs = settings.run(AnalyticTarget(log_likelihood), island_noise(4, islands=2), start)
+        assert [run.outcome for run in runs] == ["completed", "failed"]
