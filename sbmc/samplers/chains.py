@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES, StepSearch, adapted
 from sbmc.samplers.chain_settings import ChainSettings
+from sbmc.samplers.launching import Launch, not_launched
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.samplers.snapshot import (
     NOTHING,
@@ -39,18 +40,22 @@ class ChainRun:
         epochs: evaluations with gradient per particle so far.
         steps: steps made.
         draws: kept positions, each `(particles, dim)`, whitened.
-        acceptance: mean acceptance of each step.
+        acceptance: mean acceptance of each step: of the particles with the island's step size that
+            were not launched in it, or of all if there were none.
         leapfrog: evaluations of each step.
         non_finite: proposals that were not finite.
         outcome: `completed`, `failed`, or `running`.
         message: why it failed.
         forward_epochs: evaluations without gradient per particle so far.
-        launches: steps that were taken without a Metropolis test.
+        launches: steps without a Metropolis test that every particle has behind it.
         sampling_steps: steps made after warm-up.
         accepted_sum: acceptance probabilities of each particle, summed over the steps after
             warm-up, `(particles,)` float64; None for a run that has not begun.
         launched: which particles are past their launch, `(particles,)` bool; None if the sampler
             launches none.
+        launch_counts: launches that each particle has behind it, `(particles,)` int64, or None.
+        launch_shrinks: how often each particle's own step size was shrunk, `(particles,)` int64, or
+            None; see `launching`.
     """
 
     step_size: float
@@ -68,6 +73,8 @@ class ChainRun:
     sampling_steps: int = 0
     accepted_sum: Tensor | None = None
     launched: Tensor | None = None
+    launch_counts: Tensor | None = None
+    launch_shrinks: Tensor | None = None
 
     @property
     def particle_acceptance(self) -> Tensor | None:
@@ -75,6 +82,19 @@ class ChainRun:
         if self.accepted_sum is None or self.sampling_steps == 0:
             return None
         return self.accepted_sum / self.sampling_steps
+
+    @property
+    def launch(self) -> Launch | None:
+        """How far its particles are with their launches; None if the sampler launches none."""
+        if self.launch_counts is None or self.launch_shrinks is None:
+            return None
+        return Launch(self.launch_counts, self.launch_shrinks)
+
+    def set_launch(self, launch: Launch, settings: ChainSettings) -> None:
+        """Note how far its particles are with their launches."""
+        self.launch_counts, self.launch_shrinks = launch
+        self.launched = ~launch.due(settings)
+        self.launches = int(launch.counts.min())
 
     @property
     def spent(self) -> int:
@@ -111,7 +131,7 @@ def run_chains(
         settings: the algorithm's settings.
         init: `(position, target) -> state`.
         step: `(rng, state, target, step_size=) -> (state, info)`; also with `leapfrog=` if the
-            settings say that it `takes_leapfrog`, and with `launching=` if an island is launched.
+            settings say that it `takes_leapfrog`, and with `launching=` if particles are launched.
         target: log likelihood and, if the algorithm wants it, gradient.
         rng: the islands' noise.
         start: whitened positions `(islands * particles, dim)`.
@@ -128,7 +148,7 @@ def run_chains(
         state, runs = _begin(settings, init, step, target, rng, start)
         keeper.offer("chains", partial(place_of, state, runs, rng.generators))
     else:
-        state, runs = _go_on(place, init, target, rng, start)
+        state, runs = _go_on(place, settings, init, target, rng, start)
     while going := [i for i, run in enumerate(runs) if _unfinished(run, settings)]:
         noise = rng.select(going)
         jitter = noise.uniform_per_island().tolist()
@@ -137,27 +157,27 @@ def run_chains(
             for i, u in zip(going, jitter, strict=True)
         ]
         rows = island_rows(going, particles)
-        launching = [_to_be_launched(runs[i], settings) for i in going]
+        launching = torch.stack([_to_be_launched(runs[i], settings, particles) for i in going])
+        sizes = noise.per_particle([plan.step_size for plan in plans])
         part, info = step(
             noise,
             type(state)(*(f[rows] for f in state)),
             target,
-            step_size=noise.per_particle([plan.step_size for plan in plans]),
+            step_size=sizes * _scales([runs[i] for i in going], settings, sizes),
             **_leapfrog(settings, noise, [plan.evaluations for plan in plans]),
-            **({"launching": noise.per_particle(launching).bool()} if any(launching) else {}),
+            **({"launching": launching.flatten().to(rng.device)} if launching.any() else {}),
         )
         for whole, fresh in zip(state, part, strict=True):
             whole[rows] = fresh
-        each = info.acceptance.view(len(going), particles)
-        acceptance, each = each.mean(1).tolist(), each.cpu()
-        broken = info.non_finite.view(len(going), particles).sum(1).tolist()
-        moved = info.accepted.view(len(going), particles).all(1).tolist()
+        acceptance, accepted, non_finite = (
+            each.view(len(going), particles).cpu()
+            for each in (info.acceptance, info.accepted, info.non_finite)
+        )
+        means = info.acceptance.view(len(going), particles).mean(1).tolist()
         for k, i in enumerate(going):
-            length = int(plans[k].evaluations)
-            launched = moved[k] if launching[k] else None
-            if not _in_warmup(runs[i], settings):
-                _count_acceptance(runs[i], each[k])
-            _after_step(runs[i], settings, length, acceptance[k], broken[k], launched)
+            counts = int(plans[k].evaluations), int(non_finite[k].sum())
+            made = _Step(*counts, means[k], acceptance[k], accepted[k], launching[k])
+            _after_step(runs[i], settings, made)
             _keep(runs[i], settings, state.position[i * particles : (i + 1) * particles])
         _fail_non_finite(runs, state, particles)
         keeper.offer("chains", partial(place_of, state, runs, rng.generators))
@@ -184,7 +204,7 @@ def _begin(
     for run in runs:
         run.accepted_sum = torch.zeros(rng.particles, dtype=torch.float64)
         if settings.launched:
-            run.launched = torch.zeros(rng.particles, dtype=torch.bool)
+            run.set_launch(not_launched(rng.particles), settings)
     counts = target.evaluations
     before = counts.gradient + counts.forward
     state = init(start, target)
@@ -198,6 +218,7 @@ def _begin(
 
 def _go_on(
     place: Snapshot,
+    settings: ChainSettings,
     init: Callable[[Tensor, Target], Any],
     target: Target,
     rng: IslandNoise,
@@ -207,6 +228,10 @@ def _go_on(
     flat: Any = Flat(target)
     state = with_fields("state", init(start, flat), place.tensors)
     runs = with_runs(ChainRun, place, start.device)
+    for run in runs:
+        if settings.launched and run.launch is None:
+            # A snapshot of a version that launched all particles of an island together.
+            run.set_launch(not_launched(rng.particles, run.launches), settings)
     set_generators(rng.generators, place.tensors["generators"])
     return state, runs
 
@@ -232,48 +257,63 @@ def _in_warmup(run: ChainRun, settings: ChainSettings) -> bool:
     return run.spent < settings.warmup * settings.epochs
 
 
-def _to_be_launched(run: ChainRun, settings: ChainSettings) -> bool:
-    return run.launches < settings.launched and _in_warmup(run, settings)
+def _to_be_launched(run: ChainRun, settings: ChainSettings, particles: int) -> Tensor:
+    """Which particles are launched in the next step, `(particles,)` bool."""
+    if run.launch is None or not _in_warmup(run, settings):
+        return torch.zeros(particles, dtype=torch.bool)
+    return run.launch.due(settings)
 
 
-def _after_step(
-    run: ChainRun,
-    settings: ChainSettings,
-    length: int,
-    acceptance: float,
-    non_finite: int,
-    launched: bool | None,
-) -> None:
-    """Count a step and adapt the next; `launched`: whether a launch came off, None without one."""
+def _scales(runs: list[ChainRun], settings: ChainSettings, sizes: Tensor) -> Tensor | float:
+    """The step size of each particle in units of its island's, for all of `runs`."""
+    scales = [run.launch.scale(settings) for run in runs if run.launch is not None]
+    return torch.cat(scales).to(sizes) if scales else 1.0
+
+
+class _Step(NamedTuple):
+    """What a step was for one island; the axis of the tensors is the particle."""
+
+    evaluations: int
+    non_finite: int
+    mean: float
+    acceptance: Tensor
+    accepted: Tensor
+    launching: Tensor
+
+
+def _after_step(run: ChainRun, settings: ChainSettings, made: _Step) -> None:
+    """Count a step and adapt the next."""
     warming = _in_warmup(run, settings)
+    acceptance = _steering_acceptance(run, made) if warming else made.mean
     run.steps += 1
-    run.spend(length, settings)
+    run.spend(made.evaluations, settings)
     run.acceptance.append(acceptance)
-    run.leapfrog.append(length)
-    run.non_finite += non_finite
-    if warming:
-        run.warm_steps = run.steps
-        # The acceptance of a launch says how far the start was from equilibrium, not how good ε is.
-        if launched is None:
-            new = adapted(settings, run.step_size, acceptance)
-            run.step_size = min(new, settings.largest_step)
-        elif not launched and settings.adapt:
-            # It is made again with a smaller step: what shoots off would take long to come back.
-            run.step_size *= settings.shrink
-            return
-        run.launches += launched is not None
-        if run.launched is not None and run.launches >= settings.launched:
-            run.launched = torch.ones_like(run.launched)
+    run.leapfrog.append(made.evaluations)
+    run.non_finite += made.non_finite
+    if not warming:
+        # A new tensor each time: snapshots hold the old one.
+        before = torch.zeros_like(made.acceptance) if run.accepted_sum is None else run.accepted_sum
+        run.accepted_sum = before + made.acceptance.double()
+        run.sampling_steps += 1
+        return
+    run.warm_steps = run.steps
+    factor = None
+    if run.launch is not None:
+        launch, factor = run.launch.after(settings, made.launching, made.accepted)
+        run.set_launch(launch, settings)
+    # The acceptance of a launch says how far the start was from equilibrium, not how good ε is.
+    if factor is None:
+        factor = adapted(settings, 1.0, acceptance)
+    run.step_size = min(run.step_size * factor, settings.largest_step)
 
 
-def _count_acceptance(run: ChainRun, acceptance: Tensor) -> None:
-    """Add the acceptance probabilities of a step after warm-up, `(particles,)`."""
-    # A new tensor each time: snapshots hold the old one.
-    before = acceptance.new_zeros(len(acceptance), dtype=torch.float64)
-    if run.accepted_sum is not None:
-        before = run.accepted_sum
-    run.accepted_sum = before + acceptance.double()
-    run.sampling_steps += 1
+def _steering_acceptance(run: ChainRun, made: _Step) -> float:
+    """Mean acceptance of the particles that tell how good the island's step size is."""
+    if run.launch is None:
+        return made.mean
+    steering = made.acceptance[~made.launching & (run.launch.shrinks == 0)]
+    all_or_none = len(steering) in (0, len(made.acceptance))
+    return made.mean if all_or_none else float(steering.mean())
 
 
 def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:

@@ -44,15 +44,15 @@ class HMC(ChainSettings):
         warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
         launch: the first so many steps of the warm-up are taken without a Metropolis test. Chains
             that start at a point estimate leave it uphill, where leapfrog's errors all have
-            one sign and would reject every long trajectory. One whose step size was too large for a
-            stable trajectory is not taken but made again with a smaller one. If not given, 1
-            with `trajectory` and 0 with `leapfrog`.
+            one sign and would reject every long trajectory. A particle whose trajectory was not
+            stable stays, and is launched again with a smaller step size of its own; see
+            `launching`. If not given, 1 with `trajectory` and 0 with `leapfrog`.
         jitter: each trajectory's length is multiplied by a uniform draw from 1 ± jitter. Without
             it, a direction in which the target's variance is a quarter of the prior's would come
             back to where it started.
-        precondition: how many of the likelihood's stiffest directions at each chain's start to slow
-            down, so that the step size can follow the others; see `lowrank`. It costs twice as
-            many epochs, out of the budget if there is one. None for none.
+        precondition: how many of the likelihood's stiffest directions, where the chains of an
+            island start, to slow down, so that the step size can follow the others; see `lowrank`.
+            It costs twice as many epochs, out of the budget if there is one. None for none.
         splitting: follow the prior's part of the flow exactly, by rotations, and leave the
             likelihood alone to the kicks; see `hmc_kernel`. A trajectory is then cut into equal
             steps no longer than the step size, so that its length is exactly the one asked for. No

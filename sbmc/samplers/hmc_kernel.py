@@ -90,10 +90,10 @@ def step(
         leapfrog: L, `(particles,)` integers, at least 1. Particles that have made theirs rest and
             cost nothing more.
         temperature: λ, a number or `(particles,)`.
-        launching: `(particles,)` bool: particles of islands that are launched, which skip the
-            Metropolis test, for warm-up only. An island is launched whole or not at all: not if an
-            energy error is larger than the kinetic energy that the trajectory began with, since
-            then the integrator was unstable, and the end point may be anywhere.
+        launching: `(particles,)` bool: particles that are launched, which skip the Metropolis
+            test, for warm-up only. One stays where it is if its energy error is larger than the
+            kinetic energy that its trajectory began with, since then the integrator was unstable,
+            and the end point may be anywhere.
         splitting: rotate where leapfrog drifts. The state must not be preconditioned.
 
     Returns:
@@ -111,8 +111,7 @@ def step(
     info = metropolis_test(difference, uniform)
     if launching is not None:
         sound = ~info.non_finite & (difference >= -kinetic)
-        whole = sound.view(-1, rng.particles).all(1).repeat_interleave(rng.particles)
-        info = info._replace(accepted=torch.where(launching, whole, info.accepted))
+        info = info._replace(accepted=torch.where(launching, sound, info.accepted))
     accepted = info.accepted
     rows = accepted.unsqueeze(-1)
     merged = state._replace(

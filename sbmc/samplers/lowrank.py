@@ -22,7 +22,9 @@ from sbmc.target import Evaluation, Target
 
 # Length of the finite difference, in units of the prior's standard deviation.
 DIFFERENCE = 0.02
-PASSES = 2
+# Groups of particles with random vectors of their own: eight times as many vectors as directions.
+GROUPS = 8
+TINY = 1e-30
 
 
 class LowRank(NamedTuple):
@@ -47,10 +49,16 @@ def identity(position: Tensor) -> LowRank:
 def estimate(
     rng: IslandNoise, position: Tensor, here: Evaluation, target: Target, rank: int
 ) -> LowRank:
-    """Find the stiffest directions at each particle by two passes of block power iteration.
+    """Find the stiffest directions of each island by two passes of block power iteration.
 
-    A pass multiplies `rank` vectors by the Hessian of the negative log likelihood, each by one
-    finite difference of gradients.
+    A pass multiplies `rank` vectors by the Hessian of the negative log likelihood at every
+    particle, each by one finite difference of gradients. The first pass takes random vectors, other
+    ones in each of a few groups of particles; the directions that stand out of all products go into
+    the second, which says how stiff they are.
+
+    The particles of an island share what is found, as they share a step size. A preconditioner that
+    each estimated alone, from few random vectors, now and then missed a stiff direction, and the
+    step size that suited the others was unstable for that chain, for good.
 
     Args:
         rng: for the first vectors.
@@ -62,18 +70,30 @@ def estimate(
     Returns:
         The preconditioner. It costs `2 * rank` evaluations for each particle.
     """
-    particles, dim = position.shape
-    noise = rng.normal(dim * rank, position.dtype).view(particles, dim, rank)
-    directions = torch.linalg.qr(noise)[0]
-    product = directions
-    for _ in range(PASSES):
-        directions = torch.linalg.qr(product)[0]
-        product = _hessian_times(directions, position, here, target)
+    dim, each, islands = position.shape[1], rng.particles, len(rng.generators)
+    noise = rng.normal(dim * rank, position.dtype).view(islands, each, dim, rank)
+    groups = min(each, GROUPS)
+    group = torch.arange(each, device=position.device) % groups
+    vectors = torch.linalg.qr(noise[:, :groups])[0][:, group].flatten(0, 1)
+    product = _hessian_times(vectors, position, here, target)
+    # Every particle has one vote, however steep the likelihood is where it starts.
+    votes = product / product.square().sum((-2, -1), keepdim=True).sqrt().clamp(min=TINY)
+    votes = votes.view(islands, each, dim, -1)
+    summed = votes.new_zeros(islands, groups, *votes.shape[2:]).index_add_(1, group, votes)
+    stacked = summed.permute(0, 2, 1, 3).flatten(2)
+    found = torch.linalg.svd(stacked, full_matrices=False)[0][..., :rank]
+    directions = found.repeat_interleave(each, 0)
+    product = _hessian_times(directions, position, here, target)
     small = directions.mT @ product
-    curvature, rotation = torch.linalg.eigh((small + small.mT) / 2)
+    small = ((small + small.mT) / 2).view(islands, each, *small.shape[1:])
+    rotation = torch.linalg.eigh(small.median(1).values)[1]
+    curvature = (rotation.mT.unsqueeze(1) @ small @ rotation.unsqueeze(1)).diagonal(
+        dim1=-2, dim2=-1
+    )
     # Where the likelihood is not concave, the prior alone gives the scale.
-    stretch = (1 + curvature.clamp(min=0)).rsqrt() - 1
-    return LowRank((directions @ rotation).contiguous(), stretch)
+    stretch = (1 + curvature.median(1).values.clamp(min=0)).rsqrt() - 1
+    directions = (found @ rotation).repeat_interleave(each, 0).contiguous()
+    return LowRank(directions, stretch.repeat_interleave(each, 0))
 
 
 def _hessian_times(
@@ -82,4 +102,6 @@ def _hessian_times(
     particles, dim, rank = directions.shape
     moved = position.unsqueeze(1) + DIFFERENCE * directions.mT
     gradient = target(moved.reshape(-1, dim)).gradient.view(particles, rank, dim)
-    return ((here.gradient.unsqueeze(1) - gradient) / DIFFERENCE).mT
+    product = ((here.gradient.unsqueeze(1) - gradient) / DIFFERENCE).mT
+    # An island whose start is not finite fails by itself, and must not stop the others.
+    return product.nan_to_num(0.0, 0.0, 0.0)
