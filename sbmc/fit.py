@@ -132,7 +132,7 @@ def fit(
         >>> import sbmc
         >>> net = nn.Linear(2, 2)
         >>> data = torch.randn(20, 2), torch.randint(2, (20,))
-        >>> posterior = fit(net, data, s=0.1, sampler=sbmc.HMC(steps=3), particles=4)
+        >>> posterior = fit(net, data, s=0.1, sampler=sbmc.HMC(steps=8), particles=4)
         >>> posterior.positions.shape
         torch.Size([1, 4, 6])
     """
