@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.health import health_table
 from benchmarks.matched import matched_table
 from benchmarks.prediction import prediction_table
 from benchmarks.speed_tables import whole_speed_table
@@ -22,6 +23,7 @@ TABLES: dict[str, Table] = {
     "folding": ("folding", folding_table),
     "prediction": ("prediction", prediction_table),
     "methods": ("methods", methods_table),
+    "health": ("health", health_table),
     **{
         f"matched {study}": (f"matched_{study}", matched_table)
         for study in ("mnist7", "imdb", "cifar10")

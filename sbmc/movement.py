@@ -64,9 +64,7 @@ def with_movement(islands: Sequence[Island], work: Work) -> list[Island]:
     return measured
 
 
-def inverse_width(
-    target: Target, prior: AnchoredPrior, rows: int, rng: torch.Generator
-) -> Tensor:
+def inverse_width(target: Target, prior: AnchoredPrior, rows: int, rng: torch.Generator) -> Tensor:
     """1/σ of every whitened coordinate, `(dim,)` float64.
 
     Args:

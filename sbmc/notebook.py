@@ -33,7 +33,9 @@ def posterior_card(posterior: Posterior) -> str:
     if seconds is not None:
         rows.append(("seconds", f"{seconds:.1f}"))
     rows += _verdict(posterior.health)
-    cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
+    cells = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows
+    )
     return f"<table><caption>sbmc posterior</caption>{cells}</table>"
 
 

@@ -104,9 +104,7 @@ def _call(kind: type[Sampler], given: Mapping[str, Any], changes: Mapping[str, A
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
     nothing = dataclasses.MISSING
     required = [
-        each.name
-        for each in fields
-        if each.default is nothing and each.default_factory is nothing
+        each.name for each in fields if each.default is nothing and each.default_factory is nothing
     ]
     values = {**given, **changes}
     # Some defaults are filled in when settings are made, so they are read off a made one.
