@@ -8,6 +8,7 @@ a digit as sixteen tokens. `benchmarks.health` samples them all.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -44,9 +45,7 @@ def mlp(layers: int, width: int) -> nn.Sequential:
     """A plain ReLU network with `layers` hidden layers of one width."""
     sizes = [64, *[width] * layers]
     hidden = [
-        part
-        for before, after in zip(sizes, sizes[1:], strict=False)
-        for part in (nn.Linear(before, after), nn.ReLU())
+        part for before, after in pairwise(sizes) for part in (nn.Linear(before, after), nn.ReLU())
     ]
     return nn.Sequential(*hidden, nn.Linear(width, CLASSES))
 

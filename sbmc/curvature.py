@@ -93,7 +93,7 @@ def estimate_fisher(parts: Parts, theta: Tensor, rows: int, rng: torch.Generator
     Args:
         parts: model, examples and likelihood, from `Target.parts()`.
         theta: the point, `(dim,)` in the model's own coordinates.
-        rows: how many examples to take, evenly spaced over the data; all of them if there are fewer.
+        rows: how many examples to take, evenly spaced over the data; all if there are fewer.
         rng: for the targets.
 
     Returns:

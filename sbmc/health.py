@@ -147,8 +147,8 @@ def _symptoms(figures: Mapping[str, Any]) -> dict[Symptom, str]:
     rejected, chains = figures["accepted_too_little"], figures["chains"]
     if rejected > MOST_BAD_PARTICLES * chains:
         found["rejected"] = (
-            f"{rejected} of {chains} particles were accepted less than "
-            f"{LOWEST_ACCEPTANCE:.0%} of the time after warm-up (median {acceptance['median']:.2f})."
+            f"{rejected} of {chains} particles were accepted less than {LOWEST_ACCEPTANCE:.0%} of "
+            f"the time after warm-up (median {acceptance['median']:.2f})."
         )
     stayed = figures["moved_too_little"]
     if stayed > MOST_BAD_PARTICLES * particles:

@@ -509,7 +509,8 @@ def test_a_population_that_has_collapsed_is_told_in_words():
     still = SMC(mutations=1, temperatures=(1.0,), move=HMC(leapfrog=1, step_size=50.0))
     words = (
         r"The population of 1 of 1 islands has collapsed \(island 0: only \d of its 8 particles "
-        r"differ, the moves having been rejected\), so that epistemic uncertainty will be too small\."
+        r"differ, the moves having been rejected\), so that epistemic uncertainty will be too "
+        r"small\."
     )
     with pytest.warns(RuntimeWarning, match=words):
         posterior = smc_fit(still, s=1.0, islands=1)

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import warnings
+from itertools import pairwise
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def digits(rows=300):
 def deep_network(data, layers=5, width=32, passes=40):
     sizes = [64, *[width] * layers]
     parts = []
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in pairwise(sizes):
         parts += [nn.Linear(before, after), nn.ReLU()]
     net = nn.Sequential(*parts, nn.Linear(width, 10))
     optimiser = torch.optim.Adam(net.parameters(), 1e-3)
