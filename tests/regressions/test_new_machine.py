@@ -182,3 +182,32 @@ def test_what_leaves_make_test_is_still_run_by_ci():
     text = (ROOT / ".ci" / "run").read_text("utf-8")
     for command in ("make demo", "make test", "make test-integration", "make check"):
         assert command in text
+
+
+LOOK = """
+import os, signal, sys
+assert not any(os.listdir(os.environ[name]) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR"))
+assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+assert not any(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+assert os.environ["PIP_CONFIG_FILE"].endswith("before/.config/pip/pip.conf")
+assert os.environ["NPM_CONFIG_USERCONFIG"].endswith("before/.npmrc")
+assert "PYTHONPATH" not in os.environ
+sys.exit(7)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is where CI runs")
+def test_the_new_machine_of_ci_is_new_and_passes_failures_on(tmp_path):
+    home = tmp_path / "before"
+    (home / ".config" / "pip").mkdir(parents=True)
+    (home / ".config" / "pip" / "pip.conf").touch()
+    (home / ".npmrc").touch()
+    done = subprocess.run(
+        [ROOT / ".ci" / "new-machine", sys.executable, "-c", LOOK],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHON": sys.executable}
+        | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (7, ""), done.stdout
