@@ -1,5 +1,7 @@
 # make demo        compare MAP, a deep ensemble and S-HMC on handwritten digits
-# make test        the tests that take minutes together; make test-slow for the long ones
+# make test        the tests that take minutes together
+# make test-all    these, and those that start a browser, Ray or processes to kill (make
+#                  test-integration is the latter alone); make test-slow for the long ones
 # make check       formatting, lint, types
 # make browser     what tests of the report's page need besides Chromium; without it they are skipped
 # make bench       speed and memory beside other libraries, which get an environment of their own
@@ -24,7 +26,7 @@ PEERS_PIP := $(PEERS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-slow check format browser bench clean
+.PHONY: demo test test-integration test-all test-slow check format browser bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -37,7 +39,7 @@ help:
 # with every build of torch: one that cannot be imported is in the way of packages that try, and goes.
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@echo "Setting up $(VENV) (once; a few minutes) ..."
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "sbmc needs Python 3.10 or later")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sbmc needs Python 3.11 or later")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) torch
 	@$(PIP) hatchling editables
@@ -49,7 +51,12 @@ demo: $(STAMP)
 	@$(BIN)/sbmc run digits --out runs
 
 test: $(STAMP)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not integration"
+
+test-integration: $(STAMP)
+	$(PYTEST) -m integration
+
+test-all: test test-integration
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow

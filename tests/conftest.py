@@ -1,10 +1,24 @@
 """What all tests share."""
 
+import signal
+
 import pytest
 import torch
 
 # Sizes here are tiny: more threads would cost more than they give.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_interrupts():
+    """SIGINT interrupts, here and in what tests start.
+
+    A shell starts a job in the background with SIGINT ignored. Python then leaves it so, and every
+    process that is started inherits it: a test that presses Ctrl-C would wait in vain.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

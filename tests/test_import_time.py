@@ -33,6 +33,10 @@ def probe():
 
 
 def test_import_adds_at_most_a_third_of_a_second_and_nothing_heavy():
-    results = [probe() for _ in range(3)]
-    assert min(seconds for seconds, _ in results) <= LIMIT, results
-    assert {heavy for _, heavy in results} == {""}
+    # The quickest of three: the first may have byte code to write, or a busy machine to wait for.
+    measured = []
+    while len(measured) < 3 and min(measured, default=LIMIT + 1) > LIMIT:
+        seconds, heavy = probe()
+        assert heavy == ""
+        measured.append(seconds)
+    assert min(measured) <= LIMIT, measured

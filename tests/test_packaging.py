@@ -1,15 +1,10 @@
 """What is on disk is in the package: nothing that the code reads at run time is left behind."""
 
 import fnmatch
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 # What the package reads or compiles beside its modules.

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.diagnostics.draws import load_arviz
 from sbmc.diagnostics.layout import find_layout
+from sbmc.extras import load_arviz
 from sbmc.posterior import Posterior
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from sbmc.checks import Phrase, require
-from sbmc.diagnostics.draws import as_chains, as_draws, load_arviz
+from sbmc.diagnostics.draws import as_chains, as_draws
+from sbmc.extras import load_arviz
 
 
 def rhat(draws: Any) -> float:

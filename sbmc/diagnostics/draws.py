@@ -1,4 +1,4 @@
-"""Draws as the diagnostics take them, and the optional package that does most of the arithmetic."""
+"""Draws as the diagnostics take them."""
 
 from __future__ import annotations
 
@@ -42,19 +42,3 @@ def as_chains(draws: Any, fewest_chains: int = 1) -> np.ndarray:
     rule = f"of at least {fewest_chains} chains"
     require(chains >= fewest_chains, "draws", rule, Phrase(f"{chains}"))
     return values
-
-
-def load_arviz() -> Any:
-    """The package arviz, imported when it is first needed.
-
-    Raises:
-        ImportError: it is not installed; the message names the extra.
-    """
-    try:
-        import arviz
-    except ImportError as error:
-        raise ImportError(
-            "These diagnostics are computed by ArviZ, which is not installed: "
-            "pip install 'sbmc[arviz]'"
-        ) from error
-    return arviz

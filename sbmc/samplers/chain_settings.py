@@ -11,7 +11,7 @@ from sbmc.samplers.adaptation import SEARCH_PROBES, check_adaptation
 from sbmc.samplers.contract import Sampler
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 # What the paper gives its chains: about the cost of training once.
 DEFAULT_EPOCHS = 160

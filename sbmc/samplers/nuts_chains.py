@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput
+from sbmc.extras import load_nutpie
 from sbmc.samplers.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -127,8 +128,7 @@ class Chain:
 def launcher(settings: NUTS) -> Callable[[Chain], Any]:
     """A function that starts a chain in the background, silently."""
     try:
-        import nutpie
-        from nutpie.compiled_pyfunc import from_pyfunc
+        nutpie, from_pyfunc = load_nutpie()
     except ImportError as error:
         raise BadInput("`nutpie` must be installed for NUTS: pip install 'sbmc[nuts]'.") from error
 

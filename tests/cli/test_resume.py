@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from stopping import (
     SHORT,
     contents,
@@ -252,6 +253,7 @@ def test_an_island_that_fails_is_reported_and_tried_again(sbmc, monkeypatch):
     assert read_record(record_of("runs")).outcome == "completed"
 
 
+@pytest.mark.integration
 def test_a_killed_run_ends_with_the_bits_of_an_undisturbed_one(sbmc, tmp_path, network):
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")

@@ -6,7 +6,6 @@ import json
 import math
 import sys
 
-import arviz
 import numpy as np
 import pytest
 import torch
@@ -14,7 +13,10 @@ from diagnostics.posteriors import make_net, normal_values, posterior_of
 
 from sbmc import BadInput
 from sbmc.diagnostics import rhat, to_arviz
+from sbmc.extras import load_arviz
 from sbmc.islands import IslandReport
+
+arviz = load_arviz()
 
 
 def test_values_come_back_by_name_chain_and_draw():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import arviz
 import numpy as np
 import pytest
 import torch
@@ -16,7 +15,9 @@ from sbmc.diagnostics import (
     effective_sample_size,
     integrated_autocorrelation_time,
 )
+from sbmc.extras import load_arviz
 
+arviz = load_arviz()
 CHAINS, DRAWS = 8, 20_000
 
 

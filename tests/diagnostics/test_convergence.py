@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-import arviz
 import numpy as np
 import pytest
 
 from sbmc import BadInput
 from sbmc.diagnostics import nested_rhat, rhat
+from sbmc.extras import load_arviz
 
+arviz = load_arviz()
 RNG = np.random.default_rng(4)
 
 

@@ -73,6 +73,7 @@ def test_a_killed_worker_is_replaced_and_its_island_goes_on_with_the_same_bits(t
     assert sorted(island.report.attempts for island in islands) == [1, 2]
 
 
+@pytest.mark.integration
 def test_a_worker_that_is_killed_from_outside(tmp_path):
     expected = drive(make_work(SAMPLERS["hmc"], categorical), InProcess(fold=1), 2)
     work, killed = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.02)), []
@@ -197,6 +198,7 @@ def test_workers_that_die_at_their_start_stop_the_run(monkeypatch):
         drive(make_work(SAMPLERS["hmc"]), Processes(workers=1), 9)
 
 
+@pytest.mark.integration
 def test_a_worker_that_does_not_stop_in_time_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr("sbmc.executors.processes.GRACE", 0.2)
     (tmp_path / "pids").mkdir()
@@ -268,6 +270,7 @@ def start_script(folder: Path, kept: str, seconds: float = 0.02):
     return script, pids_in(folder)
 
 
+@pytest.mark.integration
 def test_workers_die_with_their_parent_however_busy_they_are(tmp_path):
     script, workers = start_script(tmp_path, "none", seconds=60.0)
     assert all(map(is_alive, workers))
@@ -276,6 +279,7 @@ def test_workers_die_with_their_parent_however_busy_they_are(tmp_path):
     wait_until(lambda: not any(map(is_alive, workers)), seconds=5)
 
 
+@pytest.mark.integration
 def test_ctrl_c_without_a_checkpoint_kills_the_workers(tmp_path):
     script, workers = start_script(tmp_path, "none")
     os.kill(script.pid, signal.SIGINT)
@@ -285,6 +289,7 @@ def test_ctrl_c_without_a_checkpoint_kills_the_workers(tmp_path):
     assert not any(map(is_alive, workers))
 
 
+@pytest.mark.integration
 def test_ctrl_c_with_a_checkpoint_can_be_resumed_with_the_same_bits(tmp_path):
     script, workers = start_script(tmp_path, "kept")
     time.sleep(0.5)

@@ -34,8 +34,11 @@ from sbmc.executors import InProcess, Ray
 from sbmc.executors.ray_cluster import _import_ray
 from sbmc.running import Interrupted, run_batches
 
-# Ray leaves files for the end of the process that Python complains of when they are collected.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.integration,
+    # Ray leaves files for the end of the process that Python complains of when they are collected.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning"),
+]
 
 
 def drive(work, executor, islands=2, **settings):

@@ -34,7 +34,10 @@ WHOLE = {"processes": 4, "ray": 1}
 PLACES = {"hmc": 14, "smc": 9}
 LONGEST = 300.0
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for workers in /proc")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for workers in /proc"),
+]
 
 
 @pytest.fixture(scope="module", params=["hmc", "smc"])

@@ -13,6 +13,7 @@ from sbmc.report.limits import Limits
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 SIZES = {"desktop": (1360, 900), "phone": (390, 844)}
+pytestmark = pytest.mark.integration
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice"]
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 from functools import partial
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -222,8 +223,8 @@ class TestPopulations:
 
 
 class TestNUTS:
+    @pytest.mark.skipif(find_spec("nutpie") is None, reason="needs nutpie")
     def test_keeps_chains_that_have_ended(self, monkeypatch):
-        pytest.importorskip("nutpie")
         monkeypatch.setattr(nuts, "MOST_CHAINS", 5)
         settings = NUTS(warmup_draws=12, draws=2, thinning=2, max_depth=3)
         it = case(settings, broken=1)

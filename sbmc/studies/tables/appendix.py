@@ -7,7 +7,7 @@ mutations.
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,11 +33,6 @@ from sbmc.studies.tables.lines import (
     plain,
     seeded_label,
 )
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 LONG_CHAIN = "hmc-gs"
 NOT_RERUN = "paper: HMC, long chain, not rerun"

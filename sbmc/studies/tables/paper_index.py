@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -17,11 +17,6 @@ from sbmc.studies.records import Record, read_seeds
 from sbmc.studies.tables.appendix import Spec, appendix_specs, paper_setting, row_like
 from sbmc.studies.tables.confidence import KINDS, confidence_rows, find_confidence
 from sbmc.studies.tables.lines import MISSING, Line, markdown_lines
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 METHOD = "s-hmc"  # whose numbers stand for a table
 HEADINGS = (

@@ -1,0 +1,59 @@
+"""Optional packages that have something to say when they are imported; imported here alone.
+
+ArviZ 0.23 warns at its first import of a day that it will be refactored, and remembers the day by a
+file in the user's cache. nutpie needs that ArviZ and imports it by itself. A user of `fit` or of a
+diagnostic can do nothing about it, so this one warning is kept back, for the import alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+ANNOUNCEMENT = r"\s*ArviZ is undergoing a major refactor"
+
+
+def load_arviz() -> Any:
+    """The package arviz, imported when it is first needed.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    try:
+        return _import_arviz()
+    except ImportError as error:
+        raise ImportError(
+            "These diagnostics are computed by ArviZ, which is not installed: "
+            "pip install 'sbmc[arviz]'"
+        ) from error
+
+
+def load_nutpie() -> tuple[Any, Any]:
+    """The package nutpie, and its function that makes a model of Python functions.
+
+    Raises:
+        ImportError: nutpie, or the ArviZ that it imports, is not installed.
+    """
+    _import_arviz()
+    import nutpie
+    from nutpie.compiled_pyfunc import from_pyfunc
+
+    return nutpie, from_pyfunc
+
+
+def _import_arviz() -> Any:
+    # `catch_warnings` changes the filters of all threads: only where there is an import to be made.
+    if "arviz" in sys.modules:
+        import arviz
+
+        return arviz
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ANNOUNCEMENT, FutureWarning)
+        try:
+            import arviz
+        except FileNotFoundError:
+            # Processes that import it at once write its file under one temporary name, and rename
+            # it. Those that come too late to rename it find the file itself the second time.
+            import arviz
+    return arviz
