@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import Phrase, require
+from sbmc.files import put_in_place
 
 ARGUMENT = "checkpoint"
 WRITABLE = "a folder that can be written to"
+# The file that keeps a second run away: see `lock.py`.
+LOCK = ".lock"
 # A writer needs seconds: what is older was left by one that died.
 LEFT_BEHIND = 3600.0
 
@@ -64,7 +67,9 @@ class Store(ABC):
     def names(self, prefix: str = "") -> list[str]:
         """What the folder holds, sorted, without the temporary files of writers that died."""
         return sorted(
-            name for name in self._listed() if name.startswith(prefix) and not _is_temporary(name)
+            name
+            for name in self._listed()
+            if name.startswith(prefix) and not _is_temporary(name) and name != LOCK
         )
 
     def sweep(self, age: float = LEFT_BEHIND) -> None:
@@ -144,17 +149,7 @@ class LocalStore(Store):
     def _put(self, temporary: str, name: str, data: bytes) -> None:
         with open(self.where(temporary), "xb") as file:
             file.write(data)
-            file.flush()
-            # Without it the name could outlive a power cut that the contents do not.
-            os.fsync(file.fileno())
-        os.replace(self.where(temporary), self.where(name))
-        # Some systems cannot open or sync a folder.
-        with contextlib.suppress(OSError):
-            handle = os.open(self.folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        put_in_place(self.where(temporary), self.where(name))
 
     def _listed(self) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput
+from sbmc.files import parse_json, written_whole
 from sbmc.studies.settings import ALWAYS, settings_hash
 
 SCHEMA_VERSION = 1
@@ -127,16 +127,9 @@ def write_record(out: Path, record: Record) -> Path:
 def write_json(path: Path, content: object) -> None:
     """Write a JSON file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=".json")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with written_whole(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False, allow_nan=False)
+        file.write("\n")
 
 
 def read_record(path: Path) -> Record:
@@ -153,7 +146,7 @@ def read_record(path: Path) -> Record:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise BadRecord(f"`{path}` must be a readable record, but got: {error}.") from error
     try:
