@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from sbmc.checks import is_number, is_whole
 
 # No file of this library has lists or objects inside each other as deep as this.
 DEEPEST = 50
@@ -108,4 +111,67 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
+def misfit(kind: type, content: Any) -> str:
+    """Say what keeps plain values from being the fields of a dataclass.
+
+    Args:
+        kind: the dataclass. Fields with a default may be missing, and fields whose types are none
+            that JSON has are not looked at.
+        content: what was read.
+
+    Returns:
+        Words such as "seed is 'first'"; nothing if the values fit.
+
+    Example:
+        >>> from sbmc.islands import IslandReport
+        >>> misfit(IslandReport, {"index": 0, "outcome": "completed"})
+        ''
+        >>> misfit(IslandReport, {"index": "first", "outcome": "completed"})
+        "index is 'first'"
+    """
+    if not isinstance(content, dict):
+        return f"a {type(content).__name__} stands for an object"
+    known = {field.name: field for field in dataclasses.fields(kind)}
+    more = [name for name in content if name not in known]
+    if more:
+        return f"there is also {more[0]!r}, which this version of sbmc does not know"
+    for name, field in known.items():
+        bare = field.default is field.default_factory is dataclasses.MISSING
+        if name not in content and bare:
+            return f"{name} is missing"
+        if name not in content:
+            continue
+        kinds = [str(field.type)] if "[" in str(field.type) else str(field.type).split(" | ")
+        tests = [_KINDS.get(part) for part in kinds]
+        if None not in tests and not any(test(content[name]) for test in tests if test):
+            text = repr(content[name])
+            return f"{name} is {text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + '…'}"
+    return ""
+
+
+def _all(kind: type | tuple[type, ...], test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def every(value: Any) -> bool:
+        inner = value.values() if isinstance(value, dict) else value
+        return isinstance(value, kind) and all(map(test, inner))
+
+    return every
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 _TOO_DEEP = f"lists or objects are more than {DEEPEST} deep in each other"
+_MOST_LETTERS = 60
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "None": lambda value: value is None,
+    "bool": lambda value: isinstance(value, bool),
+    "int": is_whole,
+    "float": is_number,
+    "str": _is_text,
+    "list[int]": _all(list, is_whole),
+    "list[dict[str, Any]]": _all(list, lambda value: isinstance(value, dict)),
+    "dict[str, Any]": lambda value: isinstance(value, dict),
+    "dict[str, str]": _all(dict, _is_text),
+    "dict[str, float | None]": _all(dict, lambda value: value is None or is_number(value)),
+}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sbmc.budget import Memory
 from sbmc.checkpoints import Checkpoint, CheckpointAt, locked_checkpoint
+from sbmc.checkpoints.pilot import read_pilot, write_pilot
 from sbmc.executors import Executor
 from sbmc.islands import Island, start_at_prior
 from sbmc.memory import size_in_words
@@ -18,8 +18,6 @@ from sbmc.samplers import SMC
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.pilot import learn
 from sbmc.work import Batch, Work, plan_batches
-
-PILOT = "pilot.json"
 
 
 class Sampled(NamedTuple):
@@ -101,8 +99,8 @@ def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[
     sampler = work.sampler
     if not (isinstance(sampler, SMC) and sampler.pilot):
         return work, {}
-    kept = None if checkpoint is None else checkpoint.store.read(PILOT)
-    if kept is None:
+    found = None if checkpoint is None else read_pilot(checkpoint.store)
+    if found is None:
         rng = generator(work.seed, Stream.PILOT)
         target = work.target.with_prior(work.priors[0])
         start = start_at_prior(target.prior, rng, sampler.population(work.particles))
@@ -116,9 +114,7 @@ def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[
             "forward_epochs": run.forward_epochs,
         }
         if checkpoint is not None:
-            checkpoint.store.write(PILOT, json.dumps(found).encode())
-    else:
-        found = json.loads(kept)
+            write_pilot(checkpoint.store, found)
     frozen = replace(
         sampler,
         pilot=False,

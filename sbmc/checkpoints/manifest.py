@@ -6,11 +6,12 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sbmc.checkpoints.store import ARGUMENT
-from sbmc.checks import Phrase, require
+from sbmc.checks import Phrase, is_whole, require
+from sbmc.files import misfit, parse_json
 from sbmc.work import Batch
 
 FORMAT = "sbmc-checkpoint"
@@ -49,7 +50,7 @@ class Manifest:
             "batches": self.batches,
             "threads": self.threads,
         }
-        return json.dumps({**content, "digest": _digest(content)}, indent=1).encode()
+        return json.dumps({**content, "digest": json_digest(content)}, indent=1).encode()
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> Manifest:
@@ -63,7 +64,7 @@ class Manifest:
             BadInput: damaged, something else, or of another version.
         """
         try:
-            content = json.loads(data)
+            content = parse_json(data)
         except ValueError:
             content = None
         good = isinstance(content, dict) and "format" in content
@@ -72,10 +73,13 @@ class Manifest:
         given = Phrase(f"{where!r} of {kind[0]} version {kind[1]}")
         rule = f"of format {FORMAT} version {VERSION}"
         require(kind == (FORMAT, VERSION), ARGUMENT, rule, given)
-        intact = content.pop("digest", None) == _digest(content)
+        intact = content.pop("digest", None) == json_digest(content)
         require(intact, ARGUMENT, f"a folder with an undamaged {NAME}", where)
-        batches = [tuple(batch) for batch in content["batches"]]
-        return cls(content["identity"], batches, content["threads"])
+        misplaced = misfit(cls, {field.name: content.get(field.name) for field in fields(cls)})
+        batches = content.get("batches")
+        good = not misplaced and isinstance(batches, list) and all(map(_is_batch, batches))
+        require(good, ARGUMENT, f"a folder with a {NAME} of this version of sbmc", where)
+        return cls(content["identity"], [tuple(batch) for batch in batches], content["threads"])
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -101,6 +105,10 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         for name in dict.fromkeys([*there, *here])
         if not _equal(there.get(name, _MISSING), here.get(name, _MISSING))
     ]
+
+
+def _is_batch(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(is_whole(index) for index in value)
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
@@ -138,5 +146,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
-def _digest(content: dict[str, Any]) -> str:
+def json_digest(content: dict[str, Any]) -> str:
+    """What shows that a value of a JSON file has changed."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -13,13 +13,14 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sbmc.checkpoints import differences, locked, open_store
 from sbmc.checks import BadInput, Phrase, require
-from sbmc.studies.execution import CHECKPOINT
+from sbmc.files import misfit, parse_json
+from sbmc.studies.execution import CHECKPOINT, Execution
 from sbmc.studies.records import read_record, record_path
 from sbmc.studies.settings import settings_hash
 
@@ -29,6 +30,7 @@ TRAINED = "trained-*.safetensors"
 CHECKPOINT_FILES = ("manifest.json", "pilot.json", "batch-*.*", "island-*.*", ".*.part")
 FORMAT = "sbmc-run"
 VERSION = 1
+_MEND = "undo what was edited, or make the run anew with `sbmc run`"
 # What decides the last bits, of what a record says of versions.
 _DECISIVE = ("sbmc", "torch")
 
@@ -122,21 +124,32 @@ def read_journal(folder: Path) -> Journal:
         require((folder / RECORD).exists(), "run", f"a folder with a {NAME}", str(folder))
         return _from_record(folder)
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(path.read_text("utf-8"))
         kind = content.pop("format"), content.pop("version")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"`run` must have a readable {NAME}, but got {path}: {error}.") from error
     given = Phrase(f"{path} of {kind[0]} version {kind[1]}")
     require(kind == (FORMAT, VERSION), "run", f"of format {FORMAT} version {VERSION}", given)
-    known = {each.name for each in fields(Journal)}
-    required = {"experiment", "method", "settings", "seed"}
-    good = required <= set(content) <= known
-    require(good, "run", f"a folder with a {NAME} of this version of sbmc", str(path))
+    wrong = misfit(Journal, content)
+    rule = f"a folder with a {NAME} of this version of sbmc"
+    require(not wrong, "run", rule, Phrase(f"{path}, where {wrong}; {_MEND}"))
     journal = Journal(**content)
-    place = journal.place(Path()).parts
+    good = journal.seed >= 0 and all(number >= 1 for number in journal.also_islands)
+    require(good, "run", rule, Phrase(f"{path} with a number below its least; {_MEND}"))
+    try:
+        place = journal.place(Path()).parts
+    except ValueError as error:  # Python reads NaN and infinities, which JSON does not have
+        raise BadInput(f"`run` must have plain settings, but got {path}: {error}.") from error
     moved = folder.resolve().parts[-len(place) :] != place
     rule = f"at {'/'.join(place)} by its own settings"
     require(not moved, "run", rule, Phrase(f"{folder}: it was moved or edited"))
+    try:
+        Execution(**journal.execution)
+    except (TypeError, ValueError) as error:
+        raise BadInput(
+            f"`run` must have a {NAME} with options of this version of sbmc under `execution`, "
+            f"but got {path}: {error} (`{{}}` stands for the usual ones)."
+        ) from error
     return journal
 
 
