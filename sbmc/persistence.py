@@ -19,6 +19,7 @@ from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likel
 from sbmc.parameters import ParameterSpace, named_tensors
 from sbmc.posterior import Cost, Posterior
 from sbmc.saved_contents import check_contents, check_weights
+from sbmc.saved_probe import compare, looks_of, note
 
 FORMAT = "sbmc-posterior"
 VERSION = 2
@@ -43,6 +44,7 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "cost": posterior.cost.as_dict(),
         "weighting": posterior.weighting,
         "settings": posterior.settings,
+        "probe": note(posterior, model),
     }
     tensors = {
         "positions": posterior.positions.contiguous(),
@@ -83,7 +85,9 @@ def load(
         The posterior; it predicts the same bits as the one that was saved.
 
     Raises:
-        BadInput: no such file, a damaged one, another kind of file, or another model.
+        BadInput: no such file, a damaged one, another kind of file, or another model: of another
+            structure, other frozen weights or buffers, or with other outputs on a few made-up rows.
+            Another `likelihood` is found out in the same way.
     """
     require(
         isinstance(model, nn.Module), "model", "a torch.nn.Module", Phrase(type(model).__name__)
@@ -102,11 +106,13 @@ def load(
         "the one that the file was made with",
         Phrase("another structure, other frozen weights or other buffers"),
     )
+    positions = tensors["positions"].to(device)
+    compare(metadata.get("probe"), network, space, family, positions)
     posterior = Posterior(
         network,
         space,
         family,
-        tensors["positions"].to(device),
+        positions,
         log_evidence=tensors["log_evidence"],
         islands=[IslandReport(**report) for report in metadata["islands"]],
         cost=Cost(**metadata["cost"]),
@@ -114,6 +120,7 @@ def load(
         within=tensors["within"],
         weighting=metadata["weighting"],
     )
+    posterior._looks = looks_of(metadata.get("probe"))
     if metadata.get("confidence") is not None:
         posterior.fitted_confidence = _confidence(path, metadata["confidence"], tensors, posterior)
     return posterior
@@ -137,7 +144,8 @@ def _confidence(path: Any, words: Any, tensors: dict[str, Tensor], posterior: Po
 def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
     """A digest of what predictions depend on besides the positions.
 
-    These are the structure of the model, its frozen weights and its buffers.
+    These are the structure of the model, its frozen weights and its buffers. What its `forward`
+    does with them is seen by its outputs: see `sbmc.probing`.
     """
     digest = hashlib.sha256(repr(model).encode())
     sampled = set(space.names)

@@ -112,8 +112,9 @@ def _check_settings(settings: Mapping[str, Any], need: Any) -> None:
     for name in ("particles", "islands", "anchors"):
         value = settings.get(name, 1)
         need(is_whole(value) and value >= 1, f"settings.{name}, a positive integer", value)
-    identity = settings.get("identity", {})
-    need(isinstance(identity, dict), "settings.identity, an object", identity)
+    for name in ("identity", "probe"):
+        value = settings.get(name, {})
+        need(isinstance(value, dict), f"settings.{name}, an object", value)
 
 
 def _is_shape(value: Any) -> bool:

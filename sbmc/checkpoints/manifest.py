@@ -12,6 +12,7 @@ from typing import Any
 from sbmc.checkpoints.store import ARGUMENT
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.files import misfit, parse_json
+from sbmc.probing import is_probe, probe_differences
 from sbmc.work import Batch
 
 FORMAT = "sbmc-checkpoint"
@@ -91,7 +92,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
     Returns:
         One phrase for each difference, in the order of `old` and then of `new`. Things inside
-        others have dotted names; of checksums only their beginnings are shown.
+        others have dotted names; of checksums only their beginnings are shown. What was computed on
+        a few rows (see `sbmc.probing`) follows from all the rest, so it is compared, up to
+        rounding, where there is no other difference; and not at all if one of the two lacks it.
 
     Example:
         >>> differences({"s": 0.25, "sampler": {"steps": 20}}, {"s": 0.1, "sampler": {"steps": 10}})
@@ -100,11 +103,16 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         ['data differ (checksum 01234567 there and fedcba98 here)']
     """
     there, here = _flat(old), _flat(new)
-    return [
+    probes = [
+        {name: each.pop(name) for name in [*each] if is_probe(each[name])} for each in (there, here)
+    ]
+    found = [
         _words(name, there.get(name, _MISSING), here.get(name, _MISSING))
         for name in dict.fromkeys([*there, *here])
         if not _equal(there.get(name, _MISSING), here.get(name, _MISSING))
     ]
+    both = [name for name in probes[0] if name in probes[1]]
+    return found or [words for n in both for words in probe_differences(probes[0][n], probes[1][n])]
 
 
 def _is_batch(value: Any) -> bool:
@@ -112,6 +120,8 @@ def _is_batch(value: Any) -> bool:
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if is_probe(value):
+        return {name: value}
     if isinstance(value, dict) and (value or not name):
         pairs = [(str(key), inner) for key, inner in value.items()]
     elif isinstance(value, (list, tuple)) and value:
