@@ -12,6 +12,7 @@ from sbmc.forward import Forward, build_forward
 from sbmc.forward.functional import evaluation_copy
 from sbmc.head import SplitModel, split_model
 from sbmc.likelihoods import Likelihood
+from sbmc.log import logger
 from sbmc.needs import bytes_of
 from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
@@ -78,7 +79,13 @@ class TargetBuilder:
         assert isinstance(targets, Tensor)
         looks = {"inputs": describe_rows(inputs), "targets": describe_rows(targets)}
         points = with_neighbour(anchor)
-        return {**evaluate(module, space, points, inputs, self._likelihood, targets), **looks}
+        try:
+            found = evaluate(module, space, points, inputs, self._likelihood, targets)
+        # A user's likelihood may fail where no particle will ever be.
+        except Exception as error:
+            logger.info("the log likelihood of a few rows is not noted (%s)", error)
+            found = evaluate(module, space, points, inputs)
+        return {**found, **looks}
 
     @property
     def features_bytes(self) -> int:

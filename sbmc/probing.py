@@ -78,15 +78,17 @@ def evaluate(
     for theta in positions:
         with torch.no_grad():
             outputs = call_model(module, space.split(theta), inputs)
-        noted["outputs"].append([_few(row) for row in outputs.detach().double().cpu()])
+        # Not every device has float64.
+        noted["outputs"].append([_few(row) for row in outputs.detach().cpu().double()])
         if likelihood is None or targets is None:
             continue
         with torch.enable_grad():
             free = outputs.detach().clone().requires_grad_()
             values = likelihood.log_prob(free.unsqueeze(0), targets)[0]
             (slope,) = torch.autograd.grad(values.sum(), free)
-        moved = slope.double().abs().flatten(1).sum(1) * _largest(outputs.double())
-        noted["log_likelihood"].append(_plain(values.detach().double()))
+        steepness = slope.cpu().double().abs().reshape(len(slope), -1).sum(1)
+        moved = steepness * _largest(outputs.cpu().double())
+        noted["log_likelihood"].append(_plain(values.detach().cpu().double()))
         noted["slope"].append(_plain(moved))
     device = positions.device.type
     return {"kind": KIND, "dtype": str(positions.dtype), "device": device, **noted}
@@ -130,14 +132,13 @@ def disagreement(old: Any, new: Any) -> tuple[str, str]:
             return part, "of no known form"
         if one.shape != other.shape:
             return part, f"shape {tuple(one.shape)} there and {tuple(other.shape)} here"
-        for there, here, more in zip(one, other, slack, strict=True):
-            # Infinite logits may be meant (masked classes); they have to be the same ones.
-            same = (there == here) | (there.isnan() & here.isnan())
-            allowed = tolerance * (_largest(there) + more.nan_to_num() + 1e-6)
-            gap = torch.where(same, 0.0, ((there - here).abs() / allowed).nan_to_num(math.inf))
-            if bool((gap > 1).any()):
-                at = int(gap.argmax())
-                return part, f"{there.flatten()[at]:.6g} there and {here.flatten()[at]:.6g} here"
+        # Infinite logits may be meant (masked classes); they have to be the same ones.
+        same = (one == other) | (one.isnan() & other.isnan())
+        allowed = tolerance * (_largest(one) + slack.nan_to_num() + 1e-6)
+        gap = torch.where(same, 0.0, ((one - other).abs() / allowed).nan_to_num(math.inf))
+        if bool((gap > 1).any()):
+            at = int(gap.argmax())
+            return part, f"{one.flatten()[at]:.6g} there and {other.flatten()[at]:.6g} here"
     return "", ""
 
 

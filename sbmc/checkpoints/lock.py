@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import threading
 import time
 from collections.abc import Iterator
 from typing import IO
@@ -25,8 +24,7 @@ _REMEDY = "Wait until it has ended, or stop it; or give another folder"
 _TRIES = 20
 # What this process holds. A lock of the operating system does not tell the threads of one process
 # apart. A fork of the process holds nothing of it, hence the process's number.
-_held: set[tuple[int, str]] = set()
-_guard = threading.Lock()
+_held: dict[tuple[int, str], object] = {}
 
 
 @contextlib.contextmanager
@@ -45,11 +43,8 @@ def locked(folder: str | os.PathLike[str], argument: str = ARGUMENT) -> Iterator
         BadInput: another process, or another thread of this one, has it.
     """
     real = os.path.realpath(folder)
-    key = os.getpid(), real
-    with _guard:
-        here = key in _held
-        _held.add(key)
-    if here:
+    key, own = (os.getpid(), real), object()
+    if _held.setdefault(key, own) is not own:
         holder = f"this process ({os.getpid()}) is at in another thread"
         raise BadInput(_words(argument, folder, holder))
     made: list[str] = []
@@ -68,8 +63,7 @@ def locked(folder: str | os.PathLike[str], argument: str = ARGUMENT) -> Iterator
         with contextlib.suppress(OSError):
             for each in reversed(made):
                 os.rmdir(each)
-        with _guard:
-            _held.discard(key)
+        del _held[key]
 
 
 @contextlib.contextmanager

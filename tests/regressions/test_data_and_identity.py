@@ -260,3 +260,32 @@ def test_few_rows_are_evaluated():
     data = X.repeat(100, 1), Y.repeat(100)
     fit(Counted(), data, s=0)
     assert sum(seen) < 40
+
+
+def test_a_likelihood_that_fails_beside_the_anchor_is_sampled_all_the_same():
+    anchor = Net()(X).detach()
+
+    def picky(outputs, targets):
+        if (outputs.detach() - anchor[: len(outputs)]).abs().max() > 0.5 and len(outputs) == 3:
+            raise RuntimeError("too far")
+        return scores(outputs, targets)
+
+    posterior = fit(likelihood=picky, path="loop")
+    assert posterior.settings["probe"]["outputs"]
+    assert not posterior.settings["probe"]["log_likelihood"]
+
+
+class Flat(Net):
+    def forward(self, x):
+        return super().forward(x)[:, 0]
+
+
+def test_outputs_without_an_axis_of_their_own(tmp_path):
+    def squares(outputs, targets):
+        return -(outputs - targets).square()
+
+    posterior = fit(Flat(), (X, X[:, 1]), likelihood=squares)
+    posterior.save(tmp_path / "p")
+    sbmc.load(tmp_path / "p", Flat(), likelihood=squares)
+    with pytest.raises(BadInput, match="`likelihood` must be the callable"):
+        sbmc.load(tmp_path / "p", Flat(), likelihood=lambda o, t: 2 * squares(o, t))
