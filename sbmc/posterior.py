@@ -151,8 +151,9 @@ class Posterior:
     def looks(self) -> dict[str, Any] | None:
         """What inputs, and targets, look like, as far as it is known: see `sbmc.probing`."""
         noted = self.settings.get("probe")
-        known = isinstance(noted, dict) and "inputs" in noted
-        return {name: noted.get(name) for name in ("inputs", "targets")} if known else self._looks
+        if not isinstance(noted, dict) or "inputs" not in noted:
+            return self._looks
+        return {name: noted.get(name) for name in ("inputs", "targets")}
 
     @property
     def origin(self) -> str:

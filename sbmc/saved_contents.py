@@ -54,8 +54,9 @@ def check_contents(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor], w
     known = isinstance(likelihood, dict) and likelihood.get("name") in LIKELIHOODS
     need(known, f"a likelihood, one of {', '.join(LIKELIHOODS)}", likelihood)
     told = {"gaussian": "noise_variance", "custom": "classification"}
-    part = told.get(likelihood["name"]) if isinstance(likelihood, dict) else None
-    need(part is None or part in likelihood, f"a likelihood with its {part}", likelihood)
+    part = told.get(metadata["likelihood"]["name"])
+    good = part is None or part in metadata["likelihood"]
+    need(good, f"a likelihood with its {part}", likelihood)
     good = metadata.get("weighting") in WEIGHTINGS
     need(good, f"a weighting, one of {', '.join(WEIGHTINGS)}", metadata.get("weighting"))
     wrong = misfit(Cost, metadata.get("cost"))
