@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbmc.examples import Examples, count, rows
 from sbmc.forward import Forward, build_forward
+from sbmc.forward.functional import evaluation_copy
 from sbmc.head import SplitModel, split_model
 from sbmc.likelihoods import Likelihood
+from sbmc.log import logger
 from sbmc.needs import bytes_of
 from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
+from sbmc.probing import describe_rows, evaluate, some_rows, with_neighbour
 from sbmc.target import Source, Target
 
 
@@ -41,7 +46,7 @@ class TargetBuilder:
     ) -> None:
         few = rows(examples.inputs, 0, 2)
         self._split: SplitModel | None = split_model(model, space, few)
-        self._source = Source(model, space)
+        self._source = self._whole = Source(model, space)
         if self._split is not None:
             few = self._split.features(few)
             self._source = Source(self._split.head, self._split.space)
@@ -55,6 +60,32 @@ class TargetBuilder:
             0 if self._split is None else bytes_of(Examples(few, targets[:0])) // count(few)
         )
         self.chunk_size = None if chunk_size is None else int(chunk_size)
+
+    def probe(self, anchor: Tensor) -> dict[str, Any]:
+        """What the model and the likelihood give on a few rows, at an anchor and beside it.
+
+        Args:
+            anchor: `(dim,)`.
+
+        Returns:
+            Plain values for `sbmc.probing.disagreement`, with what inputs and targets look like.
+        """
+        model, space = self._whole
+        # A split holds a copy of the whole model already, of which the body may be large.
+        split = self._split
+        module = evaluation_copy(model, space) if split is None else split.model
+        inputs = some_rows(self._examples.inputs)
+        targets = some_rows(self._examples.targets)
+        assert isinstance(targets, Tensor)
+        looks = {"inputs": describe_rows(inputs), "targets": describe_rows(targets)}
+        points = with_neighbour(anchor)
+        try:
+            found = evaluate(module, space, points, inputs, self._likelihood, targets)
+        # A user's likelihood may fail where no particle will ever be.
+        except Exception as error:
+            logger.info("the log likelihood of a few rows is not noted (%s)", error)
+            found = evaluate(module, space, points, inputs)
+        return {**found, **looks}
 
     @property
     def features_bytes(self) -> int:

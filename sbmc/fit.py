@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.budget import with_peak
-from sbmc.checkpoints import CheckpointAt
+from sbmc.checkpoints import CheckpointAt, as_checkpoint, refuse_if_locked
 from sbmc.checks import is_whole, require
 from sbmc.collecting import collect, points, report_failures, warn_of_few_islands
 from sbmc.executors import Executor
@@ -113,7 +113,7 @@ def fit(
             or any `concurrent.futures.Executor`.
         checkpoint: a folder, or `sbmc.CheckpointAt(folder, every=seconds)`: every island writes
             down where it is, and the same call goes on where a stopped run was, with the same
-            bits. A finished run with more `islands` is extended.
+            bits. A finished run with more `islands` is extended. A folder has one run at a time.
         first_island: the number of the first island; with it, two machines can each make some
             islands of one run, for `sbmc.merge`.
         retries: how often an island is tried again whose worker was lost, or, where there is a
@@ -139,6 +139,7 @@ def fit(
     arguments = dict(locals())
     del arguments["progress"], arguments["throw"], arguments["retries"]
     require(is_whole(retries) and retries >= 0, "retries", "a non-negative integer", retries)
+    refuse_if_locked(as_checkpoint(checkpoint))
     prepared = prepare(**arguments)
     if prepared.work is None:
         return points(prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import BadInput, Phrase, require
+from sbmc.files import parse_json, written_whole
 from sbmc.forward.functional import converted
 from sbmc.islands import IslandReport
 from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likelihood
 from sbmc.parameters import ParameterSpace, named_tensors
 from sbmc.posterior import Cost, Posterior
+from sbmc.saved_contents import check_contents, check_weights
+from sbmc.saved_probe import compare, looks_of, note
 
 FORMAT = "sbmc-posterior"
 VERSION = 2
@@ -42,6 +44,7 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "cost": posterior.cost.as_dict(),
         "weighting": posterior.weighting,
         "settings": posterior.settings,
+        "probe": note(posterior, model),
     }
     tensors = {
         "positions": posterior.positions.contiguous(),
@@ -53,13 +56,15 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
 
         metadata["confidence"], more = to_state(posterior.fitted_confidence)
         tensors |= more
+    check_weights(posterior.positions, posterior.within, posterior.log_evidence, _need_to_save)
     words = json.dumps(metadata)
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.part")
-    try:
-        save_file(tensors, temporary, metadata={"sbmc": words, "digest": _digest(words, tensors)})
-        os.replace(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)
+    texts = {"sbmc": words, "digest": _digest(words, tensors)}
+    with written_whole(final) as temporary:
+        save_file(tensors, temporary, metadata=texts)
+
+
+def _need_to_save(condition: bool, rule: str, given: object) -> None:
+    require(condition, "posterior", f"one with {rule}", given)
 
 
 def load(
@@ -80,7 +85,9 @@ def load(
         The posterior; it predicts the same bits as the one that was saved.
 
     Raises:
-        BadInput: no such file, a damaged one, another kind of file, or another model.
+        BadInput: no such file, a damaged one, another kind of file, or another model: of another
+            structure, other frozen weights or buffers, or with other outputs on a few made-up rows.
+            Another `likelihood` is found out in the same way.
     """
     require(
         isinstance(model, nn.Module), "model", "a torch.nn.Module", Phrase(type(model).__name__)
@@ -99,11 +106,13 @@ def load(
         "the one that the file was made with",
         Phrase("another structure, other frozen weights or other buffers"),
     )
+    positions = tensors["positions"].to(device)
+    compare(metadata.get("probe"), network, space, family, positions)
     posterior = Posterior(
         network,
         space,
         family,
-        tensors["positions"].to(device),
+        positions,
         log_evidence=tensors["log_evidence"],
         islands=[IslandReport(**report) for report in metadata["islands"]],
         cost=Cost(**metadata["cost"]),
@@ -111,19 +120,32 @@ def load(
         within=tensors["within"],
         weighting=metadata["weighting"],
     )
+    posterior._looks = looks_of(metadata.get("probe"))
     if metadata.get("confidence") is not None:
-        from sbmc.confidence import from_state
-
-        confidence = from_state(metadata["confidence"], tensors)
-        confidence.bind(posterior._predict_classes, posterior.origin)
-        posterior.fitted_confidence = confidence
+        posterior.fitted_confidence = _confidence(path, metadata["confidence"], tensors, posterior)
     return posterior
+
+
+def _confidence(path: Any, words: Any, tensors: dict[str, Tensor], posterior: Posterior) -> Any:
+    from sbmc.confidence import from_state
+
+    try:
+        confidence = from_state(words, tensors)
+        confidence.bind(posterior._predict_classes, posterior.origin)
+    # Whatever a part of another kind leads to: it is the file that is at fault.
+    except Exception as error:
+        raise BadInput(
+            f"`path` must be a posterior file with a whole confidence, but got {str(path)!r} "
+            f"({type(error).__name__}: {error}). Save the posterior again."
+        ) from error
+    return confidence
 
 
 def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
     """A digest of what predictions depend on besides the positions.
 
-    These are the structure of the model, its frozen weights and its buffers.
+    These are the structure of the model, its frozen weights and its buffers. What its `forward`
+    does with them is seen by its outputs: see `sbmc.probing`.
     """
     digest = hashlib.sha256(repr(model).encode())
     sampled = set(space.names)
@@ -169,10 +191,16 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     intact = _digest(texts["sbmc"], tensors) == texts["digest"]
     damaged = Phrase(f"{str(path)!r}, whose contents have changed since")
     require(intact, "path", "an undamaged posterior file", damaged)
-    metadata = json.loads(texts["sbmc"])
+    try:
+        metadata = parse_json(texts["sbmc"])
+    except ValueError as error:
+        metadata = error
+    rule = "a file that Posterior.save wrote"
+    require(isinstance(metadata, dict), "path", rule, Phrase(f"{str(path)!r} with other words"))
     kind = metadata.get("format"), metadata.get("version")
     given = Phrase(f"{kind[0]} version {kind[1]}")
     require(kind == (FORMAT, VERSION), "path", f"of format {FORMAT} version {VERSION}", given)
+    check_contents(metadata, tensors, str(path))
     return metadata, tensors
 
 

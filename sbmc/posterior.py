@@ -25,6 +25,7 @@ from sbmc.mixing import ClassificationSums, RegressionSums
 from sbmc.notebook import posterior_card
 from sbmc.parameters import ParameterSpace
 from sbmc.prediction import Prediction, RegressionPrediction, concatenate
+from sbmc.probing import describe_rows
 from sbmc.progress import open_progress
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class Posterior:
         self._evaluator: tuple[Predictor, SplitModel | None] | None = None
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: Confidence | None = None
+        self._looks: dict[str, Any] | None = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
@@ -153,6 +155,14 @@ class Posterior:
     def likelihood(self) -> Likelihood:
         """What predictions are made of."""
         return self._likelihood
+
+    @property
+    def looks(self) -> dict[str, Any] | None:
+        """What inputs, and targets, look like, as far as it is known: see `sbmc.probing`."""
+        noted = self.settings.get("probe")
+        if not isinstance(noted, dict) or "inputs" not in noted:
+            return self._looks
+        return {name: noted.get(name) for name in ("inputs", "targets")}
 
     @property
     def origin(self) -> str:
@@ -394,6 +404,7 @@ class Posterior:
         if self._evaluator is None:
             few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
             forward, split = _build_evaluator(self._model, self._space, few)
+            self._looks = {"inputs": describe_rows(few)}
             few = few if split is None else split.features(few)
             theta = self.positions.flatten(0, 1)[0]
             self._evaluator = Predictor.build(forward, theta, few), split

@@ -155,6 +155,7 @@ def prepare(
     if first_island:
         settings["first_island"] = int(first_island)
     build = TargetBuilder(*subject, examples, path, chunk_size)
+    settings["probe"] = build.probe(every[0])
     ready = Prepared(
         subject=subject,
         work=None,

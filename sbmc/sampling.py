@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sbmc.budget import Memory
-from sbmc.checkpoints import Checkpoint, CheckpointAt
+from sbmc.checkpoints import Checkpoint, CheckpointAt, locked_checkpoint
+from sbmc.checkpoints.pilot import read_pilot, write_pilot
 from sbmc.executors import Executor
 from sbmc.islands import Island, start_at_prior
 from sbmc.memory import size_in_words
@@ -18,8 +18,6 @@ from sbmc.samplers import SMC
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.pilot import learn
 from sbmc.work import Batch, Work, plan_batches
-
-PILOT = "pilot.json"
 
 
 class Sampled(NamedTuple):
@@ -55,6 +53,9 @@ def sample_islands(
 
     Returns:
         The islands, and what a pilot of SMC has to tell, the sampler that it left included.
+
+    Raises:
+        BadInput: the checkpoint is another run's, is damaged, or another process is at it.
     """
     population = work.sampler.population(work.particles)
 
@@ -62,25 +63,26 @@ def sample_islands(
         fold = executor.fold if executor.folds else 1
         return plan_batches(islands, len(work.priors), population, fold)
 
-    checkpoint = None
-    threads = executor.threads_each
-    if place is not None:
-        needed = bytes_on_disk(work, population, len(numbers))
-        checkpoint = Checkpoint.open(place, dict(identity), numbers, plan, threads, needed)
-        # Threads decide the last bits where an operation is split among them.
-        threads = checkpoint.threads
-    work, told = _after_pilot(replace(work, threads=threads), checkpoint)
-    finished = {} if checkpoint is None else checkpoint.finished()
-    islands = run_batches(
-        work,
-        plan(numbers) if checkpoint is None else checkpoint.open_batches(),
-        executor=executor,
-        checkpoint=checkpoint,
-        retries=retries,
-        progress=progress,
-        finished=finished,
-        expected="" if memory is None else f"memory: {size_in_words(memory.expected)} at most",
-    )
+    with locked_checkpoint(place):
+        checkpoint = None
+        threads = executor.threads_each
+        if place is not None:
+            needed = bytes_on_disk(work, population, len(numbers))
+            checkpoint = Checkpoint.open(place, dict(identity), numbers, plan, threads, needed)
+            # Threads decide the last bits where an operation is split among them.
+            threads = checkpoint.threads
+        work, told = _after_pilot(replace(work, threads=threads), checkpoint)
+        finished = {} if checkpoint is None else checkpoint.finished()
+        islands = run_batches(
+            work,
+            plan(numbers) if checkpoint is None else checkpoint.open_batches(),
+            executor=executor,
+            checkpoint=checkpoint,
+            retries=retries,
+            progress=progress,
+            finished=finished,
+            expected="" if memory is None else f"memory: {size_in_words(memory.expected)} at most",
+        )
     again = any(island.report.attempts > 1 for island in islands)
     return Sampled(islands, told, resumed=bool(finished) or again)
 
@@ -97,8 +99,8 @@ def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[
     sampler = work.sampler
     if not (isinstance(sampler, SMC) and sampler.pilot):
         return work, {}
-    kept = None if checkpoint is None else checkpoint.store.read(PILOT)
-    if kept is None:
+    found = None if checkpoint is None else read_pilot(checkpoint.store)
+    if found is None:
         rng = generator(work.seed, Stream.PILOT)
         target = work.target.with_prior(work.priors[0])
         start = start_at_prior(target.prior, rng, sampler.population(work.particles))
@@ -112,9 +114,7 @@ def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[
             "forward_epochs": run.forward_epochs,
         }
         if checkpoint is not None:
-            checkpoint.store.write(PILOT, json.dumps(found).encode())
-    else:
-        found = json.loads(kept)
+            write_pilot(checkpoint.store, found)
     frozen = replace(
         sampler,
         pilot=False,

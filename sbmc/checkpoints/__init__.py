@@ -3,12 +3,14 @@
     manifest.json                   what decides the bits, the batches, the threads
     batch-00000-00007.safetensors   state of the batch of islands 0 to 7, while it runs
     island-00003.safetensors        an island that has ended: particles, weights, report
+    .lock                           while a run is at it: which process
 
 Every file is written under another name first and then renamed, so that it is whole or not there.
 """
 
 from sbmc.checkpoints.checkpoint import Checkpoint, Plan, Site, copy_islands, kept_manifest
 from sbmc.checkpoints.keeper import FileKeeper, Stopped
+from sbmc.checkpoints.lock import locked, locked_checkpoint, refuse_if_locked
 from sbmc.checkpoints.manifest import differences
 from sbmc.checkpoints.options import CheckpointAt, as_checkpoint
 from sbmc.checkpoints.results import is_final
@@ -27,5 +29,8 @@ __all__ = [
     "differences",
     "is_final",
     "kept_manifest",
+    "locked",
+    "locked_checkpoint",
     "open_store",
+    "refuse_if_locked",
 ]

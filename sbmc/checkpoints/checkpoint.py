@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -99,7 +100,8 @@ class Checkpoint:
             plan: puts islands into batches. A checkpoint that exists has its batches already, and
                 only further islands are planned.
             threads: threads of one batch, unless the checkpoint knows them.
-            needed_bytes: space that it may take in all.
+            needed_bytes: space that all islands may take. What has ended is not written again, so
+                only the share of the others has to be there.
 
         Raises:
             BadInput: of another run; of more islands than this one; of another version; damaged;
@@ -118,11 +120,16 @@ class Checkpoint:
             old = Manifest.from_json(data, store.where())
             _require_same(store.where(), old.identity, identity)
             manifest = _extended(store.where(), old, islands, plan)
-        store.probe(needed_bytes)
+        checkpoint = cls(store, place.every, manifest)
+        left = {index for batch in checkpoint.open_batches() for index in batch}
+        if manifest is old and not left:
+            # Nothing is to be written: a disk that is full, or can only be read, will do.
+            return checkpoint
+        staying = {NAME, *map(island_name, checkpoint.finished().keys() - left)}
+        store.probe(math.ceil(needed_bytes * len(left) / len(manifest.islands)), staying)
         store.sweep()
         if manifest is not old:
             store.write(NAME, manifest.to_json())
-        checkpoint = cls(store, place.every, manifest)
         if old is not None:
             checkpoint._tidy()
         return checkpoint

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbmc.files import parse_json
 from sbmc.samplers.snapshot import Snapshot
 
 
@@ -49,11 +50,14 @@ def unpack(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
         texts = _texts(data)
         tensors = load(data)
         intact = _digest(texts["sbmc"], tensors) == texts["digest"]
+        metadata = parse_json(texts["sbmc"])
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise Damaged(f"unreadable: {error}") from None
     if not intact:
         raise Damaged("its contents have changed since it was written")
-    return tensors, json.loads(texts["sbmc"])
+    if not isinstance(metadata, dict):
+        raise Damaged(f"a {type(metadata).__name__} stands for an object")
+    return tensors, metadata
 
 
 def same(one: bytes, other: bytes) -> bool:

@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sbmc.checkpoints.store import ARGUMENT
-from sbmc.checks import Phrase, require
+from sbmc.checks import Phrase, is_whole, require
+from sbmc.files import misfit, parse_json
+from sbmc.probing import is_probe, probe_differences
 from sbmc.work import Batch
 
 FORMAT = "sbmc-checkpoint"
@@ -49,7 +51,7 @@ class Manifest:
             "batches": self.batches,
             "threads": self.threads,
         }
-        return json.dumps({**content, "digest": _digest(content)}, indent=1).encode()
+        return json.dumps({**content, "digest": json_digest(content)}, indent=1).encode()
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> Manifest:
@@ -63,7 +65,7 @@ class Manifest:
             BadInput: damaged, something else, or of another version.
         """
         try:
-            content = json.loads(data)
+            content = parse_json(data)
         except ValueError:
             content = None
         good = isinstance(content, dict) and "format" in content
@@ -72,10 +74,13 @@ class Manifest:
         given = Phrase(f"{where!r} of {kind[0]} version {kind[1]}")
         rule = f"of format {FORMAT} version {VERSION}"
         require(kind == (FORMAT, VERSION), ARGUMENT, rule, given)
-        intact = content.pop("digest", None) == _digest(content)
+        intact = content.pop("digest", None) == json_digest(content)
         require(intact, ARGUMENT, f"a folder with an undamaged {NAME}", where)
-        batches = [tuple(batch) for batch in content["batches"]]
-        return cls(content["identity"], batches, content["threads"])
+        misplaced = misfit(cls, {field.name: content.get(field.name) for field in fields(cls)})
+        batches = content.get("batches")
+        good = not misplaced and isinstance(batches, list) and all(map(_is_batch, batches))
+        require(good, ARGUMENT, f"a folder with a {NAME} of this version of sbmc", where)
+        return cls(content["identity"], [tuple(batch) for batch in batches], content["threads"])
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -87,7 +92,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
     Returns:
         One phrase for each difference, in the order of `old` and then of `new`. Things inside
-        others have dotted names; of checksums only their beginnings are shown.
+        others have dotted names; of checksums only their beginnings are shown. What was computed on
+        a few rows (see `sbmc.probing`) follows from all the rest, so it is compared, up to
+        rounding, where there is no other difference; and not at all if one of the two lacks it.
 
     Example:
         >>> differences({"s": 0.25, "sampler": {"steps": 20}}, {"s": 0.1, "sampler": {"steps": 10}})
@@ -96,14 +103,25 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         ['data differ (checksum 01234567 there and fedcba98 here)']
     """
     there, here = _flat(old), _flat(new)
-    return [
+    probes = [
+        {name: each.pop(name) for name in [*each] if is_probe(each[name])} for each in (there, here)
+    ]
+    found = [
         _words(name, there.get(name, _MISSING), here.get(name, _MISSING))
         for name in dict.fromkeys([*there, *here])
         if not _equal(there.get(name, _MISSING), here.get(name, _MISSING))
     ]
+    both = [name for name in probes[0] if name in probes[1]]
+    return found or [words for n in both for words in probe_differences(probes[0][n], probes[1][n])]
+
+
+def _is_batch(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(is_whole(index) for index in value)
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if is_probe(value):
+        return {name: value}
     if isinstance(value, dict) and (value or not name):
         pairs = [(str(key), inner) for key, inner in value.items()]
     elif isinstance(value, (list, tuple)) and value:
@@ -138,5 +156,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
-def _digest(content: dict[str, Any]) -> str:
+def json_digest(content: dict[str, Any]) -> str:
+    """What shows that a value of a JSON file has changed."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -8,15 +8,18 @@ import secrets
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sbmc.checks import Phrase, require
+from sbmc.files import put_in_place
 
 ARGUMENT = "checkpoint"
 WRITABLE = "a folder that can be written to"
+# The file that keeps a second run away: see `lock.py`.
+LOCK = ".lock"
 # A writer needs seconds: what is older was left by one that died.
 LEFT_BEHIND = 3600.0
 
@@ -64,7 +67,9 @@ class Store(ABC):
     def names(self, prefix: str = "") -> list[str]:
         """What the folder holds, sorted, without the temporary files of writers that died."""
         return sorted(
-            name for name in self._listed() if name.startswith(prefix) and not _is_temporary(name)
+            name
+            for name in self._listed()
+            if name.startswith(prefix) and not _is_temporary(name) and name != LOCK
         )
 
     def sweep(self, age: float = LEFT_BEHIND) -> None:
@@ -75,12 +80,14 @@ class Store(ABC):
                 if time.time() - self._changed(name) > age:
                     self.remove(name)
 
-    def probe(self, needed: int = 0) -> None:
+    def probe(self, needed: int = 0, staying: Collection[str] = ()) -> None:
         """Find out before a run whether it could write: make the folder, write a file, remove it.
 
         Args:
-            needed: bytes that the run will need in all, with what the folder holds already.
+            needed: bytes that the run will need, with what the folder holds already.
                 Only the disks of this machine are asked.
+            staying: names of files that the run will leave as they are: the bytes that are needed
+                come on top of those.
 
         Raises:
             BadInput: the folder cannot be made or written to, or has too little space.
@@ -94,7 +101,7 @@ class Store(ABC):
         except Exception as error:
             cause = error.__cause__ if isinstance(error, CheckpointError) else error
             require(False, ARGUMENT, WRITABLE, Phrase(f"{self.where()!r} ({cause})"))
-        space = self._space()
+        space = self._space(staying)
         if space is not None and space < needed:
             rule = f"a folder with {_size(needed)} of space"
             require(False, ARGUMENT, rule, Phrase(f"{self.where()!r} with {_size(space)}"))
@@ -122,7 +129,7 @@ class Store(ABC):
     @abstractmethod
     def _make(self) -> None: ...
 
-    def _space(self) -> int | None:
+    def _space(self, staying: Collection[str]) -> int | None:
         return None
 
 
@@ -144,17 +151,7 @@ class LocalStore(Store):
     def _put(self, temporary: str, name: str, data: bytes) -> None:
         with open(self.where(temporary), "xb") as file:
             file.write(data)
-            file.flush()
-            # Without it the name could outlive a power cut that the contents do not.
-            os.fsync(file.fileno())
-        os.replace(self.where(temporary), self.where(name))
-        # Some systems cannot open or sync a folder.
-        with contextlib.suppress(OSError):
-            handle = os.open(self.folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        put_in_place(self.where(temporary), self.where(name))
 
     def _listed(self) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -166,12 +163,13 @@ class LocalStore(Store):
     def _make(self) -> None:
         os.makedirs(self.folder, exist_ok=True)
 
-    def _space(self) -> int:
-        """Bytes that are free or taken by files of this folder."""
+    def _space(self, staying: Collection[str]) -> int:
+        """Bytes that are free, or taken by files of this folder that may be written again."""
         own = 0
         for entry in os.scandir(self.folder):
             with contextlib.suppress(FileNotFoundError):
-                own += entry.stat().st_size if entry.is_file() else 0
+                counts = entry.is_file() and entry.name not in staying
+                own += entry.stat().st_size if counts else 0
         return shutil.disk_usage(self.folder).free + own
 
 

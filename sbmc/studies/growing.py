@@ -15,10 +15,10 @@ from typing import Any
 from sbmc.checkpoints import differences, is_final, open_store
 from sbmc.checkpoints.manifest import NAME as MANIFEST
 from sbmc.checkpoints.manifest import Manifest
+from sbmc.checkpoints.pilot import PILOT
 from sbmc.checkpoints.results import island_name, read_islands
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.identity import APART
-from sbmc.sampling import PILOT
 from sbmc.studies.execution import CHECKPOINT
 from sbmc.studies.journal import RECORD, TRAINED, Journal, find_runs, read_journal
 from sbmc.studies.methods import get_method

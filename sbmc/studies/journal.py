@@ -11,25 +11,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sbmc.checkpoints import differences, open_store
+from sbmc.checkpoints import differences, locked, open_store
 from sbmc.checks import BadInput, Phrase, require
-from sbmc.studies.execution import CHECKPOINT
+from sbmc.files import misfit, parse_json
+from sbmc.studies.execution import CHECKPOINT, Execution
 from sbmc.studies.records import read_record, record_path
 from sbmc.studies.settings import settings_hash
 
 NAME = "run.json"
 RECORD = "record.json"
 TRAINED = "trained-*.safetensors"
-LOCK = ".lock"
+CHECKPOINT_FILES = ("manifest.json", "pilot.json", "batch-*.*", "island-*.*", ".*.part")
 FORMAT = "sbmc-run"
 VERSION = 1
+_MEND = "undo what was edited, or make the run anew with `sbmc run`"
 # What decides the last bits, of what a record says of versions.
 _DECISIVE = ("sbmc", "torch")
 
@@ -123,21 +124,32 @@ def read_journal(folder: Path) -> Journal:
         require((folder / RECORD).exists(), "run", f"a folder with a {NAME}", str(folder))
         return _from_record(folder)
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(path.read_text("utf-8"))
         kind = content.pop("format"), content.pop("version")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"`run` must have a readable {NAME}, but got {path}: {error}.") from error
     given = Phrase(f"{path} of {kind[0]} version {kind[1]}")
     require(kind == (FORMAT, VERSION), "run", f"of format {FORMAT} version {VERSION}", given)
-    known = {each.name for each in fields(Journal)}
-    required = {"experiment", "method", "settings", "seed"}
-    good = required <= set(content) <= known
-    require(good, "run", f"a folder with a {NAME} of this version of sbmc", str(path))
+    wrong = misfit(Journal, content)
+    rule = f"a folder with a {NAME} of this version of sbmc"
+    require(not wrong, "run", rule, Phrase(f"{path}, where {wrong}; {_MEND}"))
     journal = Journal(**content)
-    place = journal.place(Path()).parts
+    good = journal.seed >= 0 and all(number >= 1 for number in journal.also_islands)
+    require(good, "run", rule, Phrase(f"{path} with a number below its least; {_MEND}"))
+    try:
+        place = journal.place(Path()).parts
+    except ValueError as error:  # Python reads NaN and infinities, which JSON does not have
+        raise BadInput(f"`run` must have plain settings, but got {path}: {error}.") from error
     moved = folder.resolve().parts[-len(place) :] != place
     rule = f"at {'/'.join(place)} by its own settings"
     require(not moved, "run", rule, Phrase(f"{folder}: it was moved or edited"))
+    try:
+        Execution(**journal.execution)
+    except (TypeError, ValueError) as error:
+        raise BadInput(
+            f"`run` must have a {NAME} with options of this version of sbmc under `execution`, "
+            f"but got {path}: {error} (`{{}}` stands for the usual ones)."
+        ) from error
     return journal
 
 
@@ -186,8 +198,9 @@ def begin_anew(folder: Path) -> None:
 def under_way(journal: Journal, folder: Path) -> Iterator[None]:
     """A run from its first line in the journal to its last, with the folder to itself.
 
-    What the user could mend is refused without a trace: on `BadInput`, a folder that was not there
-    before is gone, and a journal that was there before is back.
+    What the user could mend is refused without a trace: on `BadInput`, the files that the run has
+    written are gone, with the folders that were made for them and are empty; and a journal that was
+    there before is back. Nothing else is touched, since other runs may write beside it.
 
     Args:
         journal: what is run.
@@ -196,49 +209,34 @@ def under_way(journal: Journal, folder: Path) -> Iterator[None]:
     Raises:
         BadInput: another process is at it.
     """
-    new, path = _first_missing(folder), folder / NAME
-    folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    path = folder / NAME
+    with locked(folder, "run"):
         before = path.read_bytes() if path.exists() else None
+        there = set(_own_files(folder))
         try:
             journal.write(folder)
             yield
         except BadInput:
-            if new is not None:
-                shutil.rmtree(new, ignore_errors=True)
-            elif before is not None:
+            if before is not None:
+                # A run that goes on: what it has finished meanwhile is not to be lost.
                 open_store(folder).write(NAME, before)
             else:
-                path.unlink(missing_ok=True)
+                _remove(folder, [each for each in _own_files(folder) if each not in there])
             raise
 
 
-def _first_missing(folder: Path) -> Path | None:
-    """The outermost folder that has to be made."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    return missing[-1] if missing else None
+def _own_files(folder: Path) -> Iterator[Path]:
+    """What a run writes before it has a result; whatever else stands there is somebody else's."""
+    yield from folder.glob(NAME)
+    yield from folder.glob(TRAINED)
+    for pattern in CHECKPOINT_FILES:
+        yield from (folder / CHECKPOINT).glob(pattern)
 
 
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes away; the lock ends with the process, however that ends."""
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        yield
-        return
-    path = folder / LOCK
-    with open(path, "a+b") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have removed the file between our opening and our locking it.
-            mine = path.exists() and os.fstat(file.fileno()).st_ino == path.stat().st_ino
-        except (BlockingIOError, PermissionError):
-            mine = False
-        except OSError:  # a file system without locks
-            mine = True
-        require(mine, "run", "one that no other process is at", str(folder))
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+def _remove(folder: Path, files: Sequence[Path]) -> None:
+    """Remove files, and the checkpoint's folder if it is empty then."""
+    for each in files:
+        each.unlink(missing_ok=True)
+    # It holds something that is not the run's, or is not there at all.
+    with contextlib.suppress(OSError):
+        (folder / CHECKPOINT).rmdir()

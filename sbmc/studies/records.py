@@ -10,14 +10,14 @@ import json
 import math
 import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sbmc.checks import BadInput
+from sbmc.checks import BadInput, is_whole
+from sbmc.files import parse_json, written_whole
 from sbmc.studies.settings import ALWAYS, settings_hash
 
 SCHEMA_VERSION = 1
@@ -127,16 +127,9 @@ def write_record(out: Path, record: Record) -> Path:
 def write_json(path: Path, content: object) -> None:
     """Write a JSON file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=".json")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with written_whole(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False, allow_nan=False)
+        file.write("\n")
 
 
 def read_record(path: Path) -> Record:
@@ -153,7 +146,7 @@ def read_record(path: Path) -> Record:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise BadRecord(f"`{path}` must be a readable record, but got: {error}.") from error
     try:
@@ -161,7 +154,11 @@ def read_record(path: Path) -> Record:
     except BadRecord as error:
         raise BadRecord(f"`{path}` must be a valid record, but got: {error}") from error
     record = Record(**content)
-    place = record_path(Path(), record.experiment, record.method, record.hash, record.seed).parts
+    try:
+        name = record.hash
+    except ValueError as error:  # Python reads NaN and infinities, which JSON does not have
+        raise BadRecord(f"`{path}` must have plain settings, but got: {error}.") from error
+    place = record_path(Path(), record.experiment, record.method, name, record.seed).parts
     if path.parts[-len(place) :] != place:
         raise BadRecord(
             f"`{path}` must stand at {'/'.join(place)} by its own settings: it was moved or edited."
@@ -205,6 +202,10 @@ def validate(content: Mapping[str, Any]) -> None:
         _need(False, name, "there", None)
     for name in sorted(set(content) - known):
         _need(False, name, "absent: the schema does not know it", content[name])
+    for name in ("experiment", "method", "message"):
+        _need(isinstance(content[name], str), name, "words", content[name])
+    source = content["derived_from"]
+    _need(source is None or isinstance(source, str), "derived_from", "a hash or null", source)
     for name in ("settings", "data", "cost", "metrics", "details", "versions", "hardware"):
         _need(isinstance(content[name], Mapping), name, "an object", content[name])
     for name in ALWAYS:
@@ -218,10 +219,11 @@ def validate(content: Mapping[str, Any]) -> None:
         _need(_number(value), f"metrics.{name}", "a finite number or null", value)
     _need(isinstance(content["islands"], list), "islands", "a list", content["islands"])
     for island in content["islands"]:
+        _need(isinstance(island, Mapping), "islands", "a list of objects", island)
         for name in ISLAND_FIELDS:
             _need(name in island, f"islands.{name}", "there", None)
     seed = content["seed"]
-    _need(isinstance(seed, int) and seed >= 0, "seed", "a non-negative integer", seed)
+    _need(is_whole(seed) and seed >= 0, "seed", "a non-negative integer", seed)
     outcome = content["outcome"]
     _need(outcome in OUTCOMES, "outcome", f"one of {', '.join(OUTCOMES)}", outcome)
     if outcome == "completed":

@@ -261,6 +261,9 @@ def _measure(
     data = context.data
     metrics = _both_metrics(posterior, data)
     details = dict(outcome.details)
+    if "fit" in details:
+        # What a few rows gave is for checkpoints and saved posteriors; nobody reads it.
+        details["fit"] = {k: v for k, v in details["fit"].items() if k != "probe"}
     if method.sampler is not None:
         found = convergence(posterior, data)
         details |= {"diagnostics": found} if found else {}
