@@ -24,6 +24,7 @@ from sbmc.mixing import ClassificationSums, RegressionSums
 from sbmc.parameters import ParameterSpace
 from sbmc.prediction import Prediction, RegressionPrediction, concatenate
 from sbmc.progress import open_progress
+from sbmc.threads import Lock, keep_to_one_thread_after_a_fork
 
 if TYPE_CHECKING:
     from sbmc.confidence import Confidence
@@ -125,6 +126,7 @@ class Posterior:
         self.cost = cost
         self.settings = settings
         self._evaluator: tuple[Predictor, SplitModel | None] | None = None
+        self._evaluator_lock = Lock()
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: Confidence | None = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
@@ -224,6 +226,7 @@ class Posterior:
         Raises:
             BadInput: inputs that are empty or not finite.
         """
+        keep_to_one_thread_after_a_fork()
         weights = self.weights.flatten()
         kept = weights > 0
         theta = self.positions.flatten(0, 1)[kept]
@@ -376,14 +379,15 @@ class Posterior:
         return sums.prediction()
 
     def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
-        """How outputs are computed; found when it is first needed."""
-        if self._evaluator is None:
-            few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
-            forward, split = _build_evaluator(self._model, self._space, few)
-            few = few if split is None else split.features(few)
-            theta = self.positions.flatten(0, 1)[0]
-            self._evaluator = Predictor.build(forward, theta, few), split
-        return self._evaluator
+        """How outputs are computed; found when it is first needed, by one thread of several."""
+        with self._evaluator_lock:
+            if self._evaluator is None:
+                few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
+                forward, split = _build_evaluator(self._model, self._space, few)
+                few = few if split is None else split.features(few)
+                theta = self.positions.flatten(0, 1)[0]
+                self._evaluator = Predictor.build(forward, theta, few), split
+            return self._evaluator
 
 
 def _bytes(prediction: Prediction | RegressionPrediction) -> int:

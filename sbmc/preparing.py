@@ -33,6 +33,7 @@ from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
 from sbmc.target import Target
+from sbmc.threads import keep_to_one_thread_after_a_fork
 from sbmc.work import Work
 
 # Settings that do not decide what an island does: which ones there are, and how they are combined.
@@ -110,6 +111,7 @@ def prepare(
     Raises:
         BadInput: an argument breaks its rule.
     """
+    keep_to_one_thread_after_a_fork()
     scheme = Anchoring(s, factor_variance, split, posterior_temperature, alpha, covariance)
     _require_positive_integers(particles=particles, islands=islands)
     if chunk_size is not None:

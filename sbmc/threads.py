@@ -3,21 +3,82 @@
 Inside an operation on small tensors, torch's threads spend more time waiting for each other than
 they save. Pieces that need nothing of each other wait for nothing; and since each is computed by
 one thread, its last bits do not depend on how many there are.
+
+Threads do not survive a fork, and neither do OpenMP's: a child that computes with several of them
+waits for ever for those that its parent had. A forked child therefore computes with one thread.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
-from threading import Barrier
+from types import TracebackType
 from typing import TypeVar
+from weakref import WeakSet
 
 import torch
 
+from sbmc.log import logger
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Lock:
+    """A lock that may be copied and pickled with what it guards, and that is free after a fork.
+
+    The same thread may take it twice. A copy is a lock of its own.
+
+    Example:
+        >>> import copy
+        >>> with (lock := Lock()), copy.copy(lock):
+        ...     print("both are taken")
+        both are taken
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _LOCKS.add(self)
+
+    def renew(self) -> None:
+        """Forget who has it: in a forked child, the thread that had it is gone."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Lock:
+        self._lock.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+_LOCKS: WeakSet[Lock] = WeakSet()
+_POOLS: dict[int, ThreadPoolExecutor] = {}
+_POOLS_LOCK = Lock()
+
+
+class _Forked:
+    """Whether this process is a forked child, and what it does about its threads.
+
+    Attributes:
+        threads: what torch had when the child was forked; None if nothing was forked, or if the
+            child has been looked at.
+        alone: whether this process keeps to one thread.
+    """
+
+    threads: int | None = None
+    alone: bool = False
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
@@ -43,7 +104,15 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> I
 @contextmanager
 def torch_threads(wanted: int | None) -> Iterator[None]:
     """Let torch use so many threads inside the block; None leaves them alone."""
+    keep_to_one_thread_after_a_fork()
     had = torch.get_num_threads()
+    if _Forked.alone and wanted is not None and wanted > 1:
+        logger.warning(
+            "%d threads were asked for in a forked child, which computes with one; the last bits "
+            "of a result may depend on it",
+            wanted,
+        )
+        wanted = 1
     if wanted is None or wanted == had:
         yield
         return
@@ -54,10 +123,34 @@ def torch_threads(wanted: int | None) -> Iterator[None]:
         torch.set_num_threads(had)
 
 
-@cache
+def keep_to_one_thread_after_a_fork() -> None:
+    """Have torch use one thread in a child that was forked while it had several.
+
+    A child that has chosen a number of its own since the fork keeps it.
+    """
+    if _Forked.threads is None:
+        return
+    if _Forked.threads > 1 and torch.get_num_threads() == _Forked.threads:
+        logger.info(
+            "this process was forked: torch computes with one thread here instead of %d, since "
+            "threads of the parent are gone; call torch.set_num_threads in the child to choose",
+            _Forked.threads,
+        )
+        torch.set_num_threads(1)
+        _Forked.alone = True
+    _Forked.threads = None
+
+
 def _pool(threads: int) -> ThreadPoolExecutor:
     """Workers in which torch uses no threads of its own; kept, since starting them takes time."""
-    all_there = Barrier(threads)
+    with _POOLS_LOCK:
+        if threads not in _POOLS:
+            _POOLS[threads] = _start_pool(threads)
+        return _POOLS[threads]
+
+
+def _start_pool(threads: int) -> ThreadPoolExecutor:
+    all_there = threading.Barrier(threads)
 
     def begin() -> None:
         # Asked for the first time, torch gives a thread the number that all have; only what is set
@@ -71,3 +164,14 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     # The workers' setting is their own, but torch also keeps it for threads that are yet to come.
     torch.set_num_threads(threads)
     return pool
+
+
+def _after_fork_in_child() -> None:
+    for lock in list(_LOCKS):
+        lock.renew()
+    _POOLS.clear()
+    _Forked.threads = torch.get_num_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

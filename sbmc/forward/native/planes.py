@@ -13,7 +13,6 @@ import math
 import os
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from sbmc.forward.native.build import NoLibrary, load
 from sbmc.log import logger
+from sbmc.threads import Lock
 
 WINDOW = 2
 SOURCE = Path(__file__).with_name("stem.c")
