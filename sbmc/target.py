@@ -25,7 +25,7 @@ from sbmc.log import logger
 from sbmc.needs import Needs, bytes_of, may_keep
 from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
-from sbmc.threads import side_by_side
+from sbmc.threads import side_by_side, thread_count
 
 # (function, items) -> results, in the order of the items
 Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
@@ -145,7 +145,7 @@ class Target:
         self._room = room
         self.limited = room is not None or (chunks is not None and chunks != usual)
         if self._kernel is not None and room is not None:
-            least = torch.get_num_threads() * self._kernel.working_bytes(1)
+            least = thread_count() * self._kernel.working_bytes(1)
             if least > room:
                 self._kernel, self._with_kernel = None, False
         self._keep()
@@ -158,7 +158,7 @@ class Target:
             self._forward.path,
             f"{self._kernel.name} kernel" if self._kernel else "autograd",
             self.chunks,
-            torch.get_num_threads(),
+            thread_count(),
             "data" if self._prepared is not None or self._laid is not None else "nothing",
             self.bytes(10) / 2**20,
         )

@@ -4,6 +4,12 @@ Inside an operation on small tensors, torch's threads spend more time waiting fo
 they save. Pieces that need nothing of each other wait for nothing; and since each is computed by
 one thread, its last bits do not depend on how many there are.
 
+What torch does inside an operation is another matter: its OpenMP threads wait for each other by
+spinning, and on a machine with other work each such wait can take milliseconds. Where operations
+are small, each is therefore computed by the thread that asks for it; see `threads_for`.
+
+A number of threads that is set here holds for the thread that sets it, and for no other.
+
 Threads do not survive a fork, and neither do OpenMP's: a child that computes with several of them
 waits for ever for those that its parent had. A forked child therefore computes with one thread.
 """
@@ -63,9 +69,28 @@ class Lock:
         return Lock, ()
 
 
+# Multiplications of one evaluation, below which one thread is done before two have agreed on who
+# does what; and for evaluations that torch would split operation by operation, which costs more.
+SMALL_WORK, SMALL_WORK_WITHIN = 2**23, 2**25
+# Numbers in the positions of all particles, below which arithmetic on them is not worth splitting.
+SMALL_POSITIONS = 2**20
+
 _LOCKS: WeakSet[Lock] = WeakSet()
 _POOLS: dict[int, ThreadPoolExecutor] = {}
-_POOLS_LOCK = Lock()
+_POOLS_LOCK, _SETTING_LOCK = Lock(), Lock()
+
+
+class _Own(threading.local):
+    """What a thread has chosen for itself.
+
+    Attributes:
+        pieces: how many pieces run side by side; None for as many as torch has threads.
+    """
+
+    pieces: int | None = None
+
+
+_own = _Own()
 
 
 class _Forked:
@@ -82,7 +107,7 @@ class _Forked:
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """Apply a function to all items, as many at a time as `torch.get_num_threads()` says.
+    """Apply a function to all items, as many at a time as `thread_count()` says.
 
     Args:
         function: must be safe to run in several threads; autograd's modes are not handed down.
@@ -95,7 +120,7 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> I
         >>> list(side_by_side(lambda x: x + 1, [1, 2, 3]))
         [2, 3, 4]
     """
-    threads = torch.get_num_threads()
+    threads = thread_count()
     if threads == 1 or len(items) < 2:
         return map(function, items)
     return _pool(threads).map(function, items)
@@ -113,14 +138,77 @@ def torch_threads(wanted: int | None) -> Iterator[None]:
             wanted,
         )
         wanted = 1
-    if wanted is None or wanted == had:
+    if wanted is None or (wanted == had and _own.pieces is None):
         yield
         return
-    torch.set_num_threads(wanted)
+    with _set(wanted, None):
+        yield
+
+
+@contextmanager
+def threads_for(work: int, positions: int, *, apart: bool) -> Iterator[None]:
+    """Use as many threads inside the block as what is done there is worth, and no more than before.
+
+    One thread does a small evaluation. Otherwise pieces run side by side as before; but if the
+    positions are few, too, no operation is split among OpenMP's threads.
+
+    Args:
+        work: multiplications of one evaluation.
+        positions: numbers in the positions of all particles.
+        apart: whether evaluations are cut into pieces that run side by side. If not, threads inside
+            an operation are all that there are.
+    """
+    if work <= (SMALL_WORK if apart else SMALL_WORK_WITHIN):
+        with torch_threads(1):
+            yield
+    elif apart and positions <= SMALL_POSITIONS and torch.get_num_threads() > 1:
+        with _set(1, thread_count()):
+            yield
+    else:
+        yield
+
+
+def thread_count() -> int:
+    """How many pieces of work run side by side in this thread's name.
+
+    Example:
+        >>> with torch_threads(2), threads_for(2**30, 10, apart=True):
+        ...     thread_count(), torch.get_num_threads()
+        (2, 1)
+    """
+    return torch.get_num_threads() if _own.pieces is None else _own.pieces
+
+
+@contextmanager
+def _set(threads: int, pieces: int | None) -> Iterator[None]:
+    had, had_pieces = torch.get_num_threads(), _own.pieces
+    _set_own_threads(threads)
+    _own.pieces = pieces
     try:
         yield
     finally:
-        torch.set_num_threads(had)
+        _own.pieces = had_pieces
+        _set_own_threads(had)
+
+
+def _set_own_threads(threads: int) -> None:
+    """Set torch's threads for this thread alone."""
+    if threads == torch.get_num_threads():
+        return
+    # Torch also keeps the number for threads that are yet to come. Only a thread that has not asked
+    # before can see that number, or set it and leave everybody's own as it is.
+    with _SETTING_LOCK:
+        for_others = _in_a_new_thread(torch.get_num_threads)
+        torch.set_num_threads(threads)
+        _in_a_new_thread(lambda: torch.set_num_threads(for_others))
+
+
+def _in_a_new_thread(function: Callable[[], Result]) -> Result:
+    results: list[Result] = []
+    thread = threading.Thread(target=lambda: results.append(function()))
+    thread.start()
+    thread.join()
+    return results[0]
 
 
 def keep_to_one_thread_after_a_fork() -> None:
@@ -160,9 +248,10 @@ def _start_pool(threads: int) -> ThreadPoolExecutor:
         all_there.wait()
 
     pool = ThreadPoolExecutor(threads, "sbmc", initializer=begin)
-    list(pool.map(bool, range(threads)))
-    # The workers' setting is their own, but torch also keeps it for threads that are yet to come.
-    torch.set_num_threads(threads)
+    with _SETTING_LOCK:
+        for_others = _in_a_new_thread(torch.get_num_threads)
+        list(pool.map(bool, range(threads)))
+        _in_a_new_thread(lambda: torch.set_num_threads(for_others))
     return pool
 
 
