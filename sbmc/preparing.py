@@ -22,7 +22,7 @@ from sbmc.examples import as_examples
 from sbmc.executors import Executor, as_executor
 from sbmc.forward import check_path
 from sbmc.forward.functional import converted
-from sbmc.identity import APART, identify, software
+from sbmc.identity import APART, IN_WORDS, identify, software
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
 from sbmc.memory import parse_bytes
@@ -37,7 +37,7 @@ from sbmc.threads import keep_to_one_thread_after_a_fork
 from sbmc.work import Work
 
 # Settings that do not decide what an island does: which ones there are, and how they are combined.
-NOT_THE_ISLANDS = (*APART, "anchors", "prior_epochs", "island_weights")
+NOT_THE_ISLANDS = (*APART, *IN_WORDS, "anchors", "prior_epochs", "island_weights")
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,7 @@ def prepare(
     engine, memory = settle_memory(target, plan)
     chunks = dataclasses.asdict(target.chunks)
     settings |= {"path": target.path, "kernel": target.kernel, "chunks": chunks}
+    settings["kernel_reason"] = target.kernel_reason
     began = time.perf_counter()
     priors, prior_epochs = _build_priors(scheme, places, variance, target)
     if prior_epochs:
