@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from types import CodeType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -102,8 +102,8 @@ class _Tracer(fx.Tracer):
             "__qualname__": kind.__qualname__,
             "_sbmc_tracer": self,
         }
-        made: type[nn.Module] = type(kind)(kind.__name__, (_Recorded, kind), names)
-        return made
+        made: Any = type(kind)  # by its own metaclass, if it has one
+        return cast(type[nn.Module], made(kind.__name__, (_Recorded, kind), names))
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         """Add a node, unless torch's own tracer would have stopped before."""
