@@ -5,7 +5,7 @@ The features are then computed once, and the sampler sees a linear layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from sbmc.forward.functional import call_model, evaluation_copy
 from sbmc.forward.outputs import as_logits
 from sbmc.log import logger
 from sbmc.parameters import ParameterSpace
+from sbmc.threads import Lock
 
 BODY_BATCH = 256
 PROBE_EXAMPLES = 2
@@ -34,12 +35,14 @@ class SplitModel:
     model: nn.Module
     head: nn.Module
     space: ParameterSpace
+    # A hook on the one copy sees what all threads call.
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def features(self, inputs: Inputs) -> Tensor:
         """What the final layer is given, `(examples, ...)`, in batches and without gradients."""
         parts = []
         for start in range(0, count(inputs), BODY_BATCH):
-            with torch.no_grad():
+            with torch.no_grad(), self._lock:
                 seen, _ = _watch(self.model, self.head, rows(inputs, start, start + BODY_BATCH))
             parts.append(seen[0][0][0])
         return torch.cat(parts)

@@ -22,6 +22,8 @@ DIGITS = 16
 
 # Settings that two parts of one run may differ in: which islands they have.
 APART = ("islands", "first_island")
+# Settings that explain and decide nothing: no two runs are told apart by them.
+IN_WORDS = ("kernel_reason",)
 
 
 def digest(*things: Any) -> str:
@@ -101,4 +103,5 @@ def software(model: nn.Module) -> dict[str, Any]:
 
 def comparable(posterior: Posterior) -> dict[str, Any]:
     """What two posteriors must agree in to be merged: settings and identity."""
-    return {name: value for name, value in posterior.settings.items() if name not in APART}
+    aside = {*APART, *IN_WORDS}
+    return {name: value for name, value in posterior.settings.items() if name not in aside}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from sbmc.checks import require
 from sbmc.chunks import Chunks, Footprint, choose_chunks
-from sbmc.examples import Examples, tree_map
+from sbmc.examples import Examples, Inputs, leaves, tree_map
 from sbmc.forward import Forward
 from sbmc.forward.kernels import Kernel
+from sbmc.threads import thread_count
 
 # What `prepare` may keep between calls. Beyond it, chunks are prepared each time they are used.
 PREPARED_BYTES = 64 * 2**20
@@ -41,7 +42,7 @@ class Needs:
     @property
     def threads(self) -> int:
         """How many chunks are under way at a time."""
-        return torch.get_num_threads() if self.together else 1
+        return thread_count() if self.together else 1
 
     def usual_chunks(self) -> Chunks:
         """Chunks where nothing limits them."""
@@ -121,3 +122,25 @@ def bytes_of(examples: Examples) -> int:
 
     tree_map(note, examples.inputs)
     return sum(sizes)
+
+
+def multiplications(inputs: Inputs, rows: int, weights: int) -> int:
+    """About how many it takes to evaluate models on some rows, never far too few.
+
+    Args:
+        inputs: examples as the models take them; only their shapes matter.
+        rows: how many examples go through.
+        weights: of all models together.
+
+    Returns:
+        One for each weight and row; as many for each place of an image or token of a text as there
+        may be, since a weight may be used at all of them.
+
+    Example:
+        >>> import torch
+        >>> multiplications(torch.zeros(5, 3), 5, 10), multiplications(torch.zeros(5, 2, 2), 5, 10)
+        (50, 200)
+    """
+    plain = isinstance(inputs, Tensor) and inputs.ndim == 2 and inputs.is_floating_point()
+    places = 1 if plain else sum(math.prod(leaf.shape[1:]) for leaf in leaves(inputs))
+    return rows * weights * max(1, places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,17 +17,20 @@ from torch.utils.data import DataLoader
 from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
 from sbmc.examples import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
 from sbmc.forward import Forward, build_forward
+from sbmc.forward.predicting import BATCH as PREDICTION_BATCH
 from sbmc.forward.predicting import Predictor
 from sbmc.head import SplitModel, split_model
 from sbmc.health import Health, assess
 from sbmc.islands import IslandReport
 from sbmc.likelihoods import Gaussian, Likelihood
 from sbmc.mixing import ClassificationSums, RegressionSums
+from sbmc.needs import multiplications
 from sbmc.notebook import posterior_card
 from sbmc.parameters import ParameterSpace
 from sbmc.prediction import Prediction, RegressionPrediction, concatenate
 from sbmc.probing import describe_rows
 from sbmc.progress import open_progress
+from sbmc.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
 
 if TYPE_CHECKING:
     from sbmc.confidence import Confidence
@@ -128,6 +132,7 @@ class Posterior:
         self.cost = cost
         self.settings = settings
         self._evaluator: tuple[Predictor, SplitModel | None] | None = None
+        self._evaluator_lock = Lock()
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: Confidence | None = None
         self._looks: dict[str, Any] | None = None
@@ -248,6 +253,7 @@ class Posterior:
         Raises:
             BadInput: inputs that are empty or not finite.
         """
+        keep_to_one_thread_after_a_fork()
         weights = self.weights.flatten()
         kept = weights > 0
         theta = self.positions.flatten(0, 1)[kept]
@@ -255,7 +261,10 @@ class Posterior:
         parts: list[Any] = []
         total, batches = self._input_batches(inputs, batch_size)
         done = joined = 0
-        with open_progress(progress, "predicting", total=total, unit="examples") as bar:
+        with (
+            open_progress(progress, "predicting", total=total, unit="examples") as bar,
+            self._threads_for(inputs, batch_size or PREDICTION_BATCH),
+        ):
             for batch in batches:
                 parts.append(self._predict_batch(theta, weights, batch))
                 done += count(batch)
@@ -386,6 +395,13 @@ class Posterior:
         starts = range(0, count(everything), step)
         return count(everything), (rows(everything, start, start + step) for start in starts)
 
+    def _threads_for(self, inputs: Any, rows_at_once: int) -> AbstractContextManager[None]:
+        """One thread where little is computed at a time; see `sbmc.threads`."""
+        if not isinstance(inputs, Tensor):  # what it has for each example is not known
+            return nullcontext()
+        weights = self.positions.numel()
+        return threads_for(multiplications(inputs, rows_at_once, weights), weights, apart=False)
+
     def _predict_batch(self, theta: Tensor, weights: Tensor, batch: Inputs) -> Any:
         batch = tree_map(lambda t: t.to(theta.device), batch)
         predictor, split = self._predictor_for(batch)
@@ -400,15 +416,16 @@ class Posterior:
         return sums.prediction()
 
     def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
-        """How outputs are computed; found when it is first needed."""
-        if self._evaluator is None:
-            few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
-            forward, split = _build_evaluator(self._model, self._space, few)
-            self._looks = {"inputs": describe_rows(few)}
-            few = few if split is None else split.features(few)
-            theta = self.positions.flatten(0, 1)[0]
-            self._evaluator = Predictor.build(forward, theta, few), split
-        return self._evaluator
+        """How outputs are computed; found when it is first needed, by one thread of several."""
+        with self._evaluator_lock:
+            if self._evaluator is None:
+                few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
+                forward, split = _build_evaluator(self._model, self._space, few)
+                self._looks = {"inputs": describe_rows(few)}
+                few = few if split is None else split.features(few)
+                theta = self.positions.flatten(0, 1)[0]
+                self._evaluator = Predictor.build(forward, theta, few), split
+            return self._evaluator
 
 
 def _bytes(prediction: Prediction | RegressionPrediction) -> int:

@@ -22,7 +22,7 @@ from sbmc.examples import as_examples
 from sbmc.executors import Executor, as_executor
 from sbmc.forward import check_path
 from sbmc.forward.functional import converted
-from sbmc.identity import APART, identify, software
+from sbmc.identity import APART, IN_WORDS, identify, software
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
 from sbmc.memory import parse_bytes
@@ -33,10 +33,11 @@ from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
 from sbmc.target import Target
+from sbmc.threads import keep_to_one_thread_after_a_fork
 from sbmc.work import Work
 
 # Settings that do not decide what an island does: which ones there are, and how they are combined.
-NOT_THE_ISLANDS = (*APART, "anchors", "prior_epochs", "island_weights")
+NOT_THE_ISLANDS = (*APART, *IN_WORDS, "anchors", "prior_epochs", "island_weights")
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def prepare(
     Raises:
         BadInput: an argument breaks its rule.
     """
+    keep_to_one_thread_after_a_fork()
     scheme = Anchoring(s, factor_variance, split, posterior_temperature, alpha, covariance)
     _require_positive_integers(particles=particles, islands=islands)
     if chunk_size is not None:
@@ -180,6 +182,7 @@ def prepare(
     engine, memory = settle_memory(target, plan)
     chunks = dataclasses.asdict(target.chunks)
     settings |= {"path": target.path, "kernel": target.kernel, "chunks": chunks}
+    settings["kernel_reason"] = target.kernel_reason
     began = time.perf_counter()
     priors, prior_epochs = _build_priors(scheme, places, variance, target)
     if prior_epochs:

@@ -19,13 +19,13 @@ from sbmc.chunks import Chunks, Footprint
 from sbmc.examples import Examples, Inputs, rows, tree_map
 from sbmc.forward import PROBE_EXAMPLES, Forward, build_forward
 from sbmc.forward.footprint import measure_footprint
-from sbmc.forward.kernels import Kernel, find_kernel
+from sbmc.forward.kernels import Kernel, choose_kernel
 from sbmc.likelihoods import Custom, Likelihood
 from sbmc.log import logger
 from sbmc.needs import Needs, bytes_of, may_keep
 from sbmc.parameters import ParameterSpace
 from sbmc.prior import AnchoredPrior
-from sbmc.threads import side_by_side
+from sbmc.threads import side_by_side, thread_count
 
 # (function, items) -> results, in the order of the items
 Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
@@ -113,6 +113,7 @@ class Target:
         self._with_kernel = kernel
         self._room: int | None = None
         self.limited = False
+        self.kernel_reason = "none was asked for"  # why no compiled kernel is used, in words
         self._kernel: Kernel | None = self._find_kernel()
         self._laid: Any = None  # the data as the kernel wants them, if they are kept
         self._prepared: Inputs | None = None
@@ -145,32 +146,39 @@ class Target:
         self._room = room
         self.limited = room is not None or (chunks is not None and chunks != usual)
         if self._kernel is not None and room is not None:
-            least = torch.get_num_threads() * self._kernel.working_bytes(1)
+            least = thread_count() * self._kernel.working_bytes(1)
             if least > room:
-                self._kernel, self._with_kernel = None, False
+                self._drop_kernel("the memory limit leaves no room for one")
         self._keep()
         if room is None:
             self.chunks = chunks or usual
         else:
             self.chunks = chunks or self._needs.small_chunks(room - self._kept_bytes(), size)
+        why = f" ({self.kernel_reason})" if self.kernel_reason else ""
+        logger.info("kernel: %s%s", self.kernel or "none, autograd does the work", why)
         logger.debug(
             "target: %s path, %s, %s, %d thread(s), %s prepared, about %.1f MiB for 10 particles",
             self._forward.path,
             f"{self._kernel.name} kernel" if self._kernel else "autograd",
             self.chunks,
-            torch.get_num_threads(),
+            thread_count(),
             "data" if self._prepared is not None or self._laid is not None else "nothing",
             self.bytes(10) / 2**20,
         )
 
     def without_kernel(self) -> None:
         """Have autograd do the work, before anything is settled."""
-        self._kernel, self._with_kernel = None, False
+        self._drop_kernel("the checkpoint was begun without a kernel")
+
+    def _drop_kernel(self, reason: str) -> None:
+        self._kernel, self._with_kernel, self.kernel_reason = None, False, reason
 
     def _find_kernel(self) -> Kernel | None:
         if not self._with_kernel:
             return None
-        return find_kernel(self._forward, self._likelihood, self._examples, self.prior.mean)
+        parts = self._forward, self._likelihood, self._examples, self.prior.mean
+        kernel, self.kernel_reason = choose_kernel(*parts)
+        return kernel
 
     def _keep(self) -> None:
         """What is made of the data, and not sent to other processes."""

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from sbmc.islands import Island, Start, island_of
+from sbmc.needs import multiplications
 from sbmc.prior import AnchoredPrior
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.contract import IslandRun, Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target import Evaluations, Target
-from sbmc.threads import torch_threads
+from sbmc.threads import threads_for, torch_threads
 
 # Islands are folded into one batch up to this many particles.
 FOLD_PARTICLES = 160
@@ -77,7 +79,7 @@ class Work:
         target.evaluations, counted = Evaluations(), target.evaluations
         prior = target.prior
         population = self.sampler.population(self.particles)
-        with torch_threads(self.threads):
+        with torch_threads(self.threads), self._threads_for(len(batch) * population):
             generators = [generator(self.seed, Stream.ISLANDS, i) for i in batch]
             begin = torch.cat([self.start(prior, g, population) for g in generators])
             noise = IslandNoise(generators, self.particles, prior.mean.device)
@@ -90,6 +92,16 @@ class Work:
             island_of(index, run, attempts=attempts, seconds=seconds / len(batch))
             for index, run in zip(batch, runs, strict=True)
         ]
+
+    def _threads_for(self, particles: int) -> AbstractContextManager[None]:
+        """As many threads as evaluations of so many particles are worth."""
+        inputs, positions = self.target.examples.inputs, particles * self.target.dim
+        rows = getattr(self.sampler, "batch_size", None)
+        whole = len(self.target.examples)
+        work = multiplications(inputs, min(rows or whole, whole), positions)
+        # The mini-batches of particles differ: they go through in one piece.
+        apart = self.target.shareable and rows is None
+        return threads_for(work, positions, apart=apart)
 
     def measure(self) -> tuple[int | None, str]:
         """How much an island has to do, and in which unit progress counts it.

@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 PROGRAM = """
 import torch
 from sbmc.examples import Examples
@@ -33,9 +31,13 @@ def shown(level):
     return [line for line in done.stderr.splitlines() if line.startswith("sbmc ")]
 
 
-@pytest.mark.parametrize("level", ["info", "warning"])
-def test_other_levels_and_silence_say_nothing_of_it(level):
-    assert shown(level) == []
+def test_warning_says_nothing_of_it():
+    assert shown("warning") == []
+
+
+def test_info_says_which_kernel_runs():
+    (line,) = (line for line in shown("info") if "native code" not in line)
+    assert re.fullmatch(r"sbmc INFO: kernel: (head|linear \(.+\))", line)
 
 
 def test_debug_shows_the_choice():

@@ -11,6 +11,7 @@ import typer
 
 from sbmc.checkpoints import CheckpointError
 from sbmc.checks import BadInput, nearest
+from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.head import head_command
 from sbmc.cli.interruption import Interruption
@@ -58,6 +59,7 @@ app.add_typer(embed_app, name="embed")
 app.command("table")(table_command)
 app.command("figure")(figure_command)
 app.command("report")(report_command)
+app.command("doctor")(doctor_command)
 
 
 @app.command("experiments")

@@ -11,6 +11,7 @@ from torch.func import functional_call
 from sbmc.examples import Inputs
 from sbmc.forward.outputs import as_logits
 from sbmc.parameters import ParameterSpace
+from sbmc.threads import Lock
 
 
 def evaluation_copy(model: nn.Module, space: ParameterSpace) -> nn.Module:
@@ -72,6 +73,8 @@ class CopiedModel:
     def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
         self.space = space
         self._module = evaluation_copy(model, space)
+        # A call puts a particle's weights into the copy, of which there is one.
+        self._module_lock = Lock()
 
     def prepare(self, inputs: Inputs) -> Inputs:
         """The inputs as they are."""

@@ -26,6 +26,7 @@ from sbmc.forward.rules import (
     Value,
     Weights,
 )
+from sbmc.forward.tracing import trace
 from sbmc.parameters import ParameterSpace
 
 
@@ -157,7 +158,7 @@ class FusedForward:
 
 def _trace(model: nn.Module) -> list[fx.Node]:
     try:
-        graph = fx.Tracer().trace(model)
+        graph = trace(model)
     except Exception as error:  # whatever a user's forward does with a symbolic value
         raise Unsupported(
             f"a forward that cannot be traced ({type(error).__name__}: {error})"

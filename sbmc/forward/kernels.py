@@ -6,7 +6,7 @@ forward and autograd do the work. Both give the same numbers, to rounding.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -54,9 +54,27 @@ class Kernel(Protocol):
 KERNELS = HeadKernel, LinearKernel, ChainKernel
 
 
+# Those whose work is done in C.
+COMPILED = (HeadKernel.name, ChainKernel.name)
+
+
+class Choice(NamedTuple):
+    """A kernel, or None for autograd, and in words why it is not compiled code; empty if it is."""
+
+    kernel: Kernel | None
+    reason: str
+
+
 def find_kernel(
     forward: Forward, likelihood: Likelihood, examples: Examples, theta: Tensor
 ) -> Kernel | None:
+    """The kernel for a model and its likelihood; see `choose_kernel`."""
+    return choose_kernel(forward, likelihood, examples, theta).kernel
+
+
+def choose_kernel(
+    forward: Forward, likelihood: Likelihood, examples: Examples, theta: Tensor
+) -> Choice:
     """The kernel for a model and its likelihood, tried on a few examples; None if there is none.
 
     Args:
@@ -66,16 +84,16 @@ def find_kernel(
         theta: parameters to try it at, `(dim,)`.
 
     Returns:
-        A kernel whose values and gradients agree with those by autograd.
+        A kernel whose values and gradients agree with those by autograd, or None; and why none of
+        the faster ones took over.
     """
     inputs = examples.inputs
     if not isinstance(forward, FusedForward) or not isinstance(inputs, Tensor):
-        logger.debug("kernel: none for the %s path", forward.path)
-        return None
+        return Choice(None, f"there is none for the {forward.path} path")
     layers = forward.layers()
     if layers is not None:
         layers = [(name, module) for name, module in layers if type(module) not in PASSING]
-    reason = "not a chain of layers"
+    reasons = [] if layers is not None else ["the model is not a chain of layers"]
     known: list[tuple[Any, Any]] = [(kind, layers) for kind in KERNELS if layers is not None]
     adjusted = forward.adjusted()
     if adjusted is not None:
@@ -85,14 +103,12 @@ def find_kernel(
             few = Examples(inputs[:PROBE_EXAMPLES], examples.targets[:PROBE_EXAMPLES])
             kernel = kind(parts, forward.space, likelihood, inputs[:1])
             if _agrees(kernel, forward, likelihood, few, theta):
-                logger.debug("kernel: %s", kernel.name)
-                return kernel
-            reason = f"the {kind.name} kernel differs from autograd"
-            logger.info("kernel: %s", reason)
+                return Choice(kernel, "" if kernel.name in COMPILED else "; ".join(reasons))
+            reasons.append(f"the {kind.name} kernel differs from autograd")
+            logger.info("kernel: %s", reasons[-1])
         except NotAChain as error:
-            reason = str(error)
-    logger.debug("kernel: none (%s)", reason)
-    return None
+            reasons.append(f"{kind.name}: {error}")
+    return Choice(None, "; ".join(reasons))
 
 
 def _agrees(

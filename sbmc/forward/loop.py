@@ -44,7 +44,8 @@ class LoopForward(CopiedModel):
         outputs = []
         for particle, row in enumerate(theta.unbind()):
             batch = _one_of(inputs, particle) if stacked else inputs
-            outputs.append(call_model(self._module, self.space.split(row), batch))
+            with self._module_lock:
+                outputs.append(call_model(self._module, self.space.split(row), batch))
         return torch.stack(outputs)
 
 

@@ -16,7 +16,7 @@ from sbmc.forward.native.chain import ChainKernel
 from sbmc.forward.native.plan import NotAChain, find_steps
 from sbmc.likelihoods import Categorical
 from sbmc.log import logger
-from sbmc.threads import side_by_side
+from sbmc.threads import side_by_side, thread_count
 
 PARTICLES_AT_ONCE, MOST_AT_ONCE = 10, 256
 # Examples that go through together. Of a single layer, whose weights are most of the reading, more.
@@ -94,7 +94,7 @@ class Predictor(NamedTuple):
         kernel = self.kernel
         assert isinstance(inputs, Tensor)  # or there is no kernel
         laid = kernel.lay(inputs)
-        together = torch.get_num_threads()  # not all: their outputs would be held at once
+        together = thread_count()  # not all: their outputs would be held at once
         for first in range(0, len(parts), together):
             some = parts[first : first + together]
             made = side_by_side(lambda part: kernel.outputs(theta[part], laid, examples), some)

@@ -48,4 +48,5 @@ class VmapForward(CopiedModel):
             return call_model(self._module, parameters, batch)
 
         each = vmap(one, in_dims=(0, 0 if stacked else None), randomness="error")
-        return each(self.space.split(theta), inputs)
+        with self._module_lock:
+            return each(self.space.split(theta), inputs)

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from sbmc.examples import Examples, Inputs, tree_map
 from sbmc.likelihoods import Likelihood
+from sbmc.needs import multiplications
+from sbmc.threads import threads_for
 from sbmc.training.adam import AdamState, adam_init, adam_step
 from sbmc.training.early_stopping import EarlyStopping
 from sbmc.training.history import TrainingHistory
@@ -106,6 +108,20 @@ def train_group(
     Returns:
         The weights kept, `(members, dim)` (those of failed members are NaN), and the histories.
     """
+    work = multiplications(problem.train.inputs, settings.batch_size, theta.numel())
+    with threads_for(work, theta.numel(), apart=False):
+        return _train(problem, theta, members, orders, settings, report, centres)
+
+
+def _train(
+    problem: Problem,
+    theta: Tensor,
+    members: list[int],
+    orders: list[torch.Generator],
+    settings: TrainingSettings,
+    report: Callable[[list[TrainingHistory], int], None],
+    centres: Tensor | None,
+) -> tuple[Tensor, list[TrainingHistory]]:
     began = time.perf_counter()
     histories = [TrainingHistory(member=member) for member in members]
     active = [

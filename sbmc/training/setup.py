@@ -16,6 +16,7 @@ from sbmc.forward.loop import LoopForward
 from sbmc.likelihoods import Likelihood
 from sbmc.parameters import ParameterSpace
 from sbmc.randomness import Stream, generator
+from sbmc.threads import keep_to_one_thread_after_a_fork
 from sbmc.training.settings import TrainingSettings
 
 
@@ -38,6 +39,7 @@ def checked_data(
     model: nn.Module, space: ParameterSpace, train: Any, validation: Any, likelihood: Likelihood
 ) -> TrainingData:
     """Both data sets where the model is, in its precision, with targets that fit its outputs."""
+    keep_to_one_thread_after_a_fork()
     start = space.flatten(model)
     forward = LoopForward(model, space)
 

@@ -1,8 +1,11 @@
 """C code compiled when it is first used, with the compiler that is there, and kept for next time.
 
 Nothing is asked of the user. Without a compiler, or where one fails, there is no library, and the
-caller does the same work in torch. `SBMC_NATIVE=0` says not to look for one; `SBMC_LOG=debug` shows
+caller does the same work in torch. `SBMC_NATIVE=0` says not to look for one; `SBMC_LOG=info` shows
 what was chosen and why.
+
+A library is code, and loading it runs it. It is loaded only if the folder and the file are the
+user's, nobody else may write to them, and the file has the digest that was noted when it was made.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import hashlib
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from sbmc.log import logger
@@ -26,11 +31,18 @@ SECONDS = 60
 HEADERS = Path(__file__).parent  # what sources include
 
 
+PRIVATE = 0o700
+
+
 class NoLibrary(Exception):
     """There is no compiled code, and why."""
 
 
-def load(source: Path) -> ctypes.CDLL:
+class UnsafeCache(RuntimeError):
+    """The cache is not the user's alone, and why."""
+
+
+def load(source: Path, functions: Sequence[str] = ()) -> ctypes.CDLL:
     """The compiled source, from the user's cache or made now.
 
     A library's name is a hash of its source, the headers, the flags and what the compiler says of
@@ -39,19 +51,20 @@ def load(source: Path) -> ctypes.CDLL:
 
     Args:
         source: one C file that needs nothing but the standard library and the headers here.
+        functions: names that the library must have.
 
     Returns:
         The library, whose functions run without Python's lock.
 
     Raises:
-        NoLibrary: no compiler, or none that succeeds.
+        NoLibrary: no compiler, or none that succeeds, or a library without these functions.
     """
     reasons = []
     for compiler in _compilers():
         for tuning in TUNINGS:
             command = [*compiler, *FLAGS, *tuning]
             try:
-                return _cached(command, source)
+                return _with_functions(_cached(command, source), functions)
             except (NoLibrary, OSError, subprocess.SubprocessError) as error:
                 reasons.append(f"{shlex.join(compiler)}: {error}")
     raise NoLibrary("; ".join(reasons) or "there is no C compiler")
@@ -79,24 +92,104 @@ def _cached(command: list[str], source: Path) -> ctypes.CDLL:
     parts = [source.read_bytes(), *headers, shlex.join(command).encode(), described]
     name = f"{source.stem}-{hashlib.sha256(b'|'.join(parts)).hexdigest()[:32]}.so"
     try:
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / name
-        if not kept.exists():
-            with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
-                made = _compile(command, source, Path(scratch) / name)
-                os.replace(made, kept)
+        kept = _private_folder() / name
+        if not _is_intact(kept):
+            _make(command, source, kept)
             logger.debug("native code: compiled %s by %s", kept, command[0])
-    except (OSError, RuntimeError) as error:  # no home, or one that cannot be written to
-        logger.debug("native code: nothing is kept (%s)", error)
+    except (OSError, RuntimeError) as error:  # no home, or one that cannot be used
+        logger.info("native code: nothing is kept (%s)", error)
         # A loaded library stays in memory when its file is gone.
         with tempfile.TemporaryDirectory(prefix="sbmc-") as scratch:
             return ctypes.CDLL(str(_compile(command, source, Path(scratch) / name)))
     try:
         return ctypes.CDLL(str(kept))
     except OSError:
-        kept.unlink(missing_ok=True)  # damaged: made anew next time
+        for file in (kept, _digest_file(kept)):  # made anew next time
+            file.unlink(missing_ok=True)
         raise
+
+
+def _with_functions(library: ctypes.CDLL, functions: Sequence[str]) -> ctypes.CDLL:
+    missing = [name for name in functions if not hasattr(library, name)]
+    if missing:
+        logger.warning("native code: %s has no %s", library._name, ", ".join(missing))
+        raise NoLibrary(f"the compiled library has no {', '.join(missing)}")
+    return library
+
+
+def _private_folder() -> Path:
+    """The cache, made or checked: a folder of the user's that nobody else can write to.
+
+    Raises:
+        UnsafeCache: it is somebody else's, or others may write to it.
+        OSError: it cannot be made.
+    """
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    fault = why_unsafe(folder)
+    if fault:
+        logger.warning(
+            "native code: %s is not used, since %s; it is compiled anew in every process. Remove "
+            "the folder, or set XDG_CACHE_HOME to one of yours",
+            folder,
+            fault,
+        )
+        raise UnsafeCache(f"{folder}: {fault}")
+    if stat.S_IMODE(folder.stat().st_mode) != PRIVATE:
+        folder.chmod(PRIVATE)
+    return folder
+
+
+def why_unsafe(path: Path) -> str:
+    """What speaks against code in a file or folder: its owner, or who may write; empty if nothing.
+
+    Args:
+        path: the file or folder; it must be there.
+
+    Returns:
+        Words that follow "since".
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        return "it belongs to another user"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "others may write to it"
+    return ""
+
+
+def _is_intact(library: Path) -> bool:
+    """Whether a library is there, safe to load, and as it was when it was made."""
+    if not library.exists():
+        return False
+    fault = why_unsafe(library)
+    try:
+        noted = _digest_file(library).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        noted = ""
+    if not fault and not noted:  # another process is about to write it, or an older version did not
+        logger.info("native code: %s is compiled anew, since it has no digest", library.name)
+        return False
+    if not fault and noted != hashlib.sha256(library.read_bytes()).hexdigest():
+        fault = "it is not what was compiled"
+    if fault:
+        logger.warning("native code: %s is compiled anew, since %s", library.name, fault)
+    return not fault
+
+
+def _make(command: list[str], source: Path, library: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix=".build-") as scratch:
+        made = _compile(command, source, Path(scratch) / library.name)
+        made.chmod(PRIVATE)
+        noted = _digest_file(made)
+        noted.write_text(hashlib.sha256(made.read_bytes()).hexdigest() + "\n")
+        os.replace(made, library)
+        os.replace(noted, _digest_file(library))
+
+
+def _digest_file(library: Path) -> Path:
+    return library.with_name(f"{library.name}.sha256")
 
 
 def cache_folder() -> Path:

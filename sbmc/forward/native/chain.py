@@ -29,6 +29,7 @@ from sbmc.log import logger
 from sbmc.parameters import ParameterSpace
 
 SOURCE = Path(__file__).with_name("chain.c")
+FUNCTIONS = ("sbmc_chain", "sbmc_chain_outputs")
 LANES = 8  # as there
 # Examples that lie side by side: a multiple of 32, so many that arrays stay in cache.
 FEWEST, MOST, BATCH_BYTES = 32, 256, 128 * 2**10
@@ -271,7 +272,7 @@ class ChainKernel:
 
 @cache
 def _load() -> ctypes.CDLL:
-    found = load(SOURCE)
+    found = load(SOURCE, FUNCTIONS)
     numbers, arrays = [ctypes.c_int64] * 3, [ctypes.c_void_p] * 8
     found.sbmc_chain.argtypes = [ctypes.c_void_p, *numbers, *arrays]
     found.sbmc_chain.restype = None

@@ -26,6 +26,7 @@ from sbmc.log import logger
 from sbmc.parameters import ParameterSpace
 
 SOURCE = Path(__file__).with_name("head.c")
+FUNCTIONS = ("sbmc_head_room", "sbmc_head")
 BLOCK = 192  # as there
 # Columns of all particles together: more of them share one reading of the data.
 COLUMNS = 1024
@@ -127,7 +128,7 @@ def _library() -> ctypes.CDLL:
 
 @cache
 def _load() -> ctypes.CDLL:
-    found = load(SOURCE)
+    found = load(SOURCE, FUNCTIONS)
     found.sbmc_head_room.argtypes = [ctypes.c_int64] * 3
     found.sbmc_head_room.restype = ctypes.c_int64
     found.sbmc_head.argtypes = [ctypes.c_int64] * 7 + [ctypes.c_void_p] * 6

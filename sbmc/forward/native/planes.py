@@ -13,7 +13,6 @@ import math
 import os
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
@@ -23,9 +22,11 @@ from torch.autograd.function import once_differentiable
 
 from sbmc.forward.native.build import NoLibrary, load
 from sbmc.log import logger
+from sbmc.threads import Lock
 
 WINDOW = 2
 SOURCE = Path(__file__).with_name("stem.c")
+FUNCTIONS = ("sbmc_stem_forward", "sbmc_stem_backward")
 LANES, WIDE = 8, 16  # as there
 
 
@@ -196,7 +197,7 @@ class _Found:
     @cached_property
     def _loaded(self) -> ctypes.CDLL | None:
         try:
-            library = load(SOURCE)
+            library = load(SOURCE, FUNCTIONS)
         except NoLibrary as error:
             logger.debug("native stem: not used (%s)", error)
             return None
