@@ -2,8 +2,8 @@
 
 Each network of `benchmarks.nine_networks` is trained and handed to `sbmc.fit` with nothing but its
 data. Where the verdict is "not ok", the first remedy is taken at its word: the call that it names
-is made, and the verdict on that is noted too. The record is written after every run, and a run that is
-in it is not made again.
+is made, and the verdict on that is noted too. The record is written after every run, and a run that
+is in it is not made again.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--quick", action="store_true", help="too short to mean anything: for tests")
 quick = parser.parse_args().quick
 
+torch.manual_seed(0)  # the first weights of the network
 data = load_dataset("digits")  # comes with scikit-learn: nothing is downloaded
 network = nn.Sequential(
     nn.Conv2d(1, 4, kernel_size=3, padding=1),

@@ -148,8 +148,9 @@ def train_mc_dropout(
     for name, hook in hooks.items():
         words = Phrase(f"{name!r}, which the model does not call as a layer")
         require(hook.called, "layers", "linear layers that the model calls", words)
+    settings = {"initial": "model", **training}
     ensemble = train_ensemble(
-        noisy, examples, validation, members=1, parameters=parameters, path="module", **training
+        noisy, examples, validation, members=1, parameters=parameters, path="module", **settings
     )
     # The weights in a copy of the model as it was given, without the hooks.
     trained = replace(ensemble, model=copy.deepcopy(model))[0]

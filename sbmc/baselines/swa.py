@@ -90,8 +90,8 @@ def train_swa(
         swa_learning_rate: SGD's while averaging, constant.
         momentum: SGD's.
         batch_size: examples in a mini-batch; the last one of an epoch may be shorter.
-        initial: `"model"`, start at the model's own weights, or `"prior"`, at a draw from N(0, v),
-            which needs a lower `learning_rate`.
+        initial: `"model"`, start at the model's own weights; `"reset"`, at weights that its layers
+            draw anew; or `"prior"`, at a draw from N(0, v), which needs a lower `learning_rate`.
         progress: None shows a bar on a terminal, True always shows progress, False never.
 
     Returns:

@@ -93,7 +93,7 @@ def swag(
         swa_learning_rate: SGD's while averaging, constant.
         momentum: SGD's.
         batch_size: examples in a mini-batch.
-        initial: `"model"` or `"prior"`: where to start.
+        initial: `"model"`, `"reset"` or `"prior"`: where to start, as for `train_swa`.
         progress: None shows a bar on a terminal, True always shows progress, False never.
 
     Returns:

@@ -146,6 +146,8 @@ def run_head(
         prior_variance=v,
         seed=seed,
         max_epochs=max_epochs,
+        # The head is made here: the seed decides its first weights, and not torch's global state.
+        initial="prior",
         progress=progress,
     )
     posterior = sbmc.fit(

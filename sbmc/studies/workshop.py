@@ -292,8 +292,8 @@ class Context:
 
     def _training(self) -> dict[str, Any]:
         settings = {name: self.settings[name] for name in TRAINING}
-        if self.settings.get("initial") is not None:
-            settings["initial"] = self.settings["initial"]
+        # Paper: the weights before training are drawn from the prior.
+        settings["initial"] = self.settings.get("initial") or "prior"
         return {**settings, "seed": self.seed, "progress": self.progress}
 
     def _key(self, kind: str, *more: Any) -> tuple:

@@ -26,6 +26,7 @@ from sbmc.training.module import ModuleForward, seeded, training_mode_layers
 from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import (
     TrainingData,
+    check_reset,
     check_variance_size,
     checked_data,
     prior_centres,
@@ -134,7 +135,7 @@ def train_ensemble(
     max_epochs: int | None = None,
     window: int = 10,
     patience: int = 5,
-    initial: str = "prior",
+    initial: str = "reset",
     anchored: bool = False,
     path: str = "auto",
     member_chunk: int | None = None,
@@ -174,7 +175,11 @@ def train_ensemble(
         max_epochs: passes over the data at most (1000 with validation data; needed without).
         window: epochs in the moving average.
         patience: epochs without a lower average before stopping.
-        initial: `"prior"`, start at a draw from N(0, v), or `"model"`, at the model's own weights.
+        initial: where members start. `"reset"`: each at weights that the model's layers draw anew
+            (`reset_parameters`), other ones for each member. `"model"`: all at the model's own
+            weights, as for a model that was trained before; members then differ by their data
+            orders alone. `"prior"`: each at a draw from N(0, v), as in the paper's studies. With v
+            near 1, a network of several wide layers hardly learns from there.
         anchored: whether each member's weights are drawn to a prior draw of its own, and not to 0.
         path: how to evaluate the members: `"auto"`, `"fused"`, `"vmap"`, `"loop"`; or `"module"`,
             one after another in training mode, for models that hide their dropout from `"auto"`.
@@ -218,6 +223,7 @@ def train_ensemble(
     require(path in PATHS, "path", "one of " + ", ".join(map(repr, PATHS)) + hint, path)
     space = select_parameters(model, parameters)
     check_variance_size(prior_variance, space.dim)
+    check_reset(model, space, settings)
     data = checked_data(model, space, train, validation, as_likelihood(likelihood))
     layers = training_mode_layers(model, space)
     if path == "module" or (path == "auto" and layers):

@@ -24,14 +24,14 @@ def train_map(
     max_epochs: int | None = None,
     window: int = 10,
     patience: int = 5,
-    initial: str = "prior",
+    initial: str = "model",
     path: str = "auto",
     progress: bool | None = None,
 ) -> nn.Module:
     """Train a model to the maximum of its posterior (MAP), stopping early on validation data.
 
     Minimises −(1/n) Σ_i log p(y_i | x_i, θ) + ‖θ‖² / (2 v n) as `train_ensemble` does, of which
-    this is member 0; the settings are explained there.
+    this is member 0 for the same `initial`; the settings are explained there.
 
     Args:
         model: the network; never changed.
@@ -46,7 +46,8 @@ def train_map(
         max_epochs: passes over the data at most; needed without validation data.
         window: epochs in the moving average of the validation loss.
         patience: epochs without a lower average before stopping.
-        initial: `"prior"` or `"model"`: where to start.
+        initial: where to start: at the model's own weights (`"model"`), at weights that its layers
+            draw anew (`"reset"`), or at a draw from N(0, v) (`"prior"`).
         path: how to evaluate the model.
         progress: None shows a bar on a terminal, True always shows progress, False never.
 

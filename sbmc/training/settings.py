@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sbmc.checks import nearest, require
 
-INITIAL = ("prior", "model")
+INITIAL = ("model", "reset", "prior")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,8 @@ class TrainingSettings:
         for name in ("batch_size", "max_epochs", "window", "patience"):
             require_count(getattr(self, name), name)
         hint = nearest(str(self.initial), INITIAL).rstrip("?")
-        require(self.initial in INITIAL, "initial", f"'prior' or 'model'{hint}", self.initial)
+        rule = f"'model', 'reset' or 'prior'{hint}"
+        require(self.initial in INITIAL, "initial", rule, self.initial)
         require_count(self.seed, "seed", least=0)
         require(isinstance(self.anchored, bool), "anchored", "True or False", self.anchored)
 

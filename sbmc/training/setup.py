@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,11 @@ from sbmc.likelihoods import Likelihood
 from sbmc.parameters import ParameterSpace
 from sbmc.randomness import Stream, generator
 from sbmc.threads import keep_to_one_thread_after_a_fork
+from sbmc.training.module import seeded
 from sbmc.training.settings import TrainingSettings
+
+# Of a member's random streams, the one of layers that are initialised anew; 1 is that of dropout.
+RESET_STREAM = 2
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,55 @@ def start_members(
     noise = torch.stack([torch.randn(space.dim, generator=s, dtype=own.dtype) for s in streams])
     if settings.initial == "model":
         return own.repeat(len(group), 1), streams
+    if settings.initial == "reset":
+        check_reset(model, space, settings)
+        fresh = [_initialised_anew(model, space, member, settings) for member in group]
+        return torch.stack(fresh).to(own), streams
     return noise.to(own.device) * _deviation(own, settings), streams
+
+
+def check_reset(model: nn.Module, space: ParameterSpace, settings: TrainingSettings) -> None:
+    """Refuse `initial="reset"` for layers that cannot draw their initial weights anew."""
+    if settings.initial != "reset":
+        return
+    for name, layer in _trained_layers(model, space):
+        rule = (
+            "'model' or 'prior' for a model with parameters in a module without "
+            f"`reset_parameters` ({name or 'the model itself'}: {type(layer).__name__})"
+        )
+        require(_reset_of(layer) is not None, "initial", rule, settings.initial)
+
+
+def _initialised_anew(
+    model: nn.Module, space: ParameterSpace, member: int, settings: TrainingSettings
+) -> Tensor:
+    """Weights `(dim,)` as the layers of the model draw them when they are made."""
+    # On the CPU, so that a member starts at the same weights on every device.
+    fresh = copy.deepcopy(model).cpu()
+    noise = generator(settings.seed, Stream.TRAINING, member, RESET_STREAM)
+    with seeded(noise, torch.device("cpu")):
+        for _, layer in _trained_layers(fresh, space):
+            reset = _reset_of(layer)
+            assert reset is not None, "`check_reset` refuses such layers"
+            reset()
+    return space.flatten(fresh)
+
+
+def _trained_layers(model: nn.Module, space: ParameterSpace) -> list[tuple[str, nn.Module]]:
+    """The modules that have parameters of their own which are trained, by name."""
+    trained = set(space.names)
+    found = []
+    for name, layer in model.named_modules():
+        own = (key for key, _ in layer.named_parameters(recurse=False))
+        if any((f"{name}.{key}" if name else key) in trained for key in own):
+            found.append((name, layer))
+    return found
+
+
+def _reset_of(layer: nn.Module) -> Callable[[], None] | None:
+    """What draws the initial weights of a layer; `nn.MultiheadAttention` has it under `_`."""
+    public = getattr(layer, "reset_parameters", None)
+    return public or getattr(layer, "_reset_parameters", None)
 
 
 def prior_centres(

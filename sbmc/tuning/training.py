@@ -260,6 +260,7 @@ def _one_by_one(
                 max_epochs=settings.max_epochs,
                 window=settings.window,
                 patience=settings.patience,
+                initial=settings.initial,
                 progress=False,
             )
         except RuntimeError:

@@ -220,7 +220,7 @@ def test_a_loss_that_is_not_finite_ends_in_words():
         ({"momentum": 1.0}, "`momentum` must be at least 0 and less than 1"),
         ({"batch_size": 0}, "`batch_size` must be a positive integer"),
         ({"prior_variance": torch.ones(2)}, "`prior_variance` must be one number or 43"),
-        ({"initial": "zero"}, "`initial` must be 'prior' or 'model'"),
+        ({"initial": "zero"}, "`initial` must be 'model', 'reset' or 'prior'"),
         ({"seed": 0.5}, "`seed` must be a non-negative integer"),
         ({"progress": "yes"}, "`progress` must be True, False or None"),
         ({"model": make_normalised(), "batch_size": 7}, "`batch_size` must be one that leaves no"),

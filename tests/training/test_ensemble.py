@@ -43,6 +43,7 @@ def train(**changes):
         "prior_variance": V,
         "learning_rate": 0.02,
         "batch_size": 16,
+        "initial": "prior",
         "progress": False,
     }
     model = changes.pop("model", make_net())
@@ -276,6 +277,7 @@ def train_ratio(**changes):
         "prior_variance": 1.0,
         "likelihood": Gaussian(noise_variance=0.1),
         "learning_rate": 1e-3,
+        "initial": "prior",
         "progress": False,
     }
     return train_ensemble(Ratio(), ((x, x), x), **{**settings, **changes})
@@ -330,7 +332,10 @@ def test_when_every_member_fails_an_error_says_so():
             "`prior_variance` must be positive and finite",
         ),
         ({"prior_variance": torch.ones(2)}, "`prior_variance` must be one number or 43"),
-        ({"initial": "piror"}, "`initial` must be 'prior' or 'model'.*Did you mean 'prior'"),
+        (
+            {"initial": "piror"},
+            "`initial` must be 'model', 'reset' or 'prior'.*Did you mean 'prior'",
+        ),
         ({"path": "vmpa"}, "`path` must be one of .*Did you mean 'vmap'"),
         ({"seed": -1}, "`seed` must be a non-negative integer"),
         ({"likelihood": "poisson"}, "`likelihood` must be"),

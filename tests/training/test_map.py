@@ -67,8 +67,9 @@ def test_it_is_member_zero_of_the_ensemble_and_has_its_history():
         (inputs[30:], make_labels(inputs)[30:]),
     )
     net = nn.Linear(4, 3).double()
-    trained = train_map(net, data, held_out, max_epochs=20, seed=5, progress=False)
-    ensemble = train_ensemble(net, data, held_out, members=2, max_epochs=20, seed=5, progress=False)
+    how = {"max_epochs": 20, "seed": 5, "initial": "reset", "progress": False}
+    trained = train_map(net, data, held_out, **how)
+    ensemble = train_ensemble(net, data, held_out, members=2, **how)
     torch.testing.assert_close(trained.weight, ensemble[0].weight)
     assert isinstance(trained.history, TrainingHistory)
     assert trained.history.validation_loss == pytest.approx(ensemble.histories[0].validation_loss)

@@ -65,6 +65,7 @@ def test_each_job_is_what_train_map_makes_of_its_rows(name, group, monkeypatch):
         alone = sbmc.train_map(
             model, data.select(job.train), data.select(job.validation), seed=4, batch_size=16,
             prior_variance=job.variance, learning_rate=0.05, max_epochs=15, window=1, patience=1,
+            initial="prior",
         )  # fmt: skip
         assert found[index].epochs == alone.history.epochs
         epochs.append(found[index].epochs)

@@ -57,7 +57,8 @@ def test_scores_are_those_of_the_held_out_examples():
     }
     model = sbmc.train_map(
         nn.Linear(12, 2), (inputs[fold.train], labels[fold.train]),
-        (inputs[fold.validation], labels[fold.validation]), prior_variance=0.3, **training,
+        (inputs[fold.validation], labels[fold.validation]), prior_variance=0.3,
+        initial="prior", **training,
     )  # fmt: skip
     cells = {(cell.s, cell.fold): cell for cell in found.cells}
     with torch.no_grad():
