@@ -46,7 +46,7 @@ posterior = sbmc.fit(
     data.train_and_validation,
     s=0.1,
     prior_variance=1.0,
-    sampler=sbmc.HMC(epochs=10 if quick else 160),
+    sampler=sbmc.HMC(epochs=80 if quick else 160),
     particles=10,
 )
 island = posterior.islands[0]

@@ -42,7 +42,7 @@ posterior = sbmc.fit(
     s=0.25,
     prior_variance=1.0,
     parameters="last",
-    sampler=sbmc.HMC(epochs=10 if quick else 160),
+    sampler=sbmc.HMC(epochs=80 if quick else 160),
     particles=10,
 )
 everything = sum(parameter.numel() for parameter in network.parameters())

@@ -37,7 +37,7 @@ posterior = sbmc.fit(
     (x, y),
     s=1,
     likelihood=likelihood,
-    sampler=sbmc.HMC(epochs=20 if quick else 2000),
+    sampler=sbmc.HMC(steps=30, leapfrog=8) if quick else sbmc.HMC(epochs=2000),
     particles=20,
 )
 island = posterior.islands[0]

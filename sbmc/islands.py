@@ -61,7 +61,8 @@ class IslandReport:
     moves: int | None = None
     particle_acceptance: list[float] = field(default_factory=list)
     ancestors: list[int] = field(default_factory=list)
-    displacement: list[float] = field(default_factory=list)
+    # An estimate that the verdict makes afterwards, from examples that are shared between anchors.
+    displacement: list[float] = field(default_factory=list, compare=False)
     returned: int | None = None
     distinct: int | None = None
     # How it came about; two islands are the same if the same came of them.

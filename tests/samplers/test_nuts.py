@@ -20,6 +20,7 @@ from targets import (
 
 import sbmc
 from sbmc.checks import BadInput
+from sbmc.examples import Examples
 from sbmc.prior import AnchoredPrior
 from sbmc.running import run_islands
 from sbmc.samplers import nuts, nuts_chains
@@ -371,6 +372,8 @@ class TestTrouble:
         one = torch.ones(1).double()
         target.prior = AnchoredPrior(0 * one, one, 0 * one)
         target.with_prior = lambda prior: target
+        target.examples, target.dim = Examples(torch.zeros(1, 1), torch.zeros(1)), 1
+        target.shareable = False
         # Both islands as one batch, which fails, and then one after the other.
         at = itertools.cycle([1000.0, 0.5])
         islands = run_islands(

@@ -295,9 +295,10 @@ def test_passes_are_counted_as_epochs(monkeypatch):
     counts = []
     made = sbmc.target.Target.parts
 
-    def watch(self):
-        counts.append(self.evaluations)
-        return made(self)
+    def watch(self, **options):
+        if not options:  # not those of the verdict, which looks at a few examples afterwards
+            counts.append(self.evaluations)
+        return made(self, **options)
 
     monkeypatch.setattr(sbmc.target.Target, "parts", watch)
     # 20 examples in batches of 6: three and a short one.
