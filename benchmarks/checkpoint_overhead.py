@@ -20,7 +20,7 @@ from benchmarks import options as shared
 from benchmarks.scaling import QUICK, Plan, run_islands
 from benchmarks.scaling_tables import checkpoint_table
 from sbmc import CheckpointAt, InProcess
-from sbmc.checkpoints.options import EVERY
+from sbmc.islands.checkpoints.options import EVERY
 
 # The most that a checkpoint at the usual interval may cost, as a part of the run.
 ALLOWED = 0.02

@@ -2,7 +2,7 @@
 
 One driver hands out islands, one at a time. A worker starts, gets the work once, and runs one
 island after another. It may die while it runs one; the island goes to the end of the queue, as in
-`sbmc.running`, and goes on from its last checkpoint or from the beginning.
+`sbmc.islands.running`, and goes on from its last checkpoint or from the beginning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sbmc.checks import require
-from sbmc.executors.contract import TELL_INTERVAL
+from sbmc.islands.executors.contract import TELL_INTERVAL
 
 # The number that stands for no island.
 _NONE = -1

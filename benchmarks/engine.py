@@ -21,7 +21,7 @@ from benchmarks import options as shared
 from benchmarks.memory import measure_peak
 from benchmarks.tables import engine_table
 from benchmarks.workloads import WAYS, build_way, draw_positions, get_workload, make_examples
-from sbmc.needs import PREPARED_BYTES
+from sbmc.target.memory_needs import PREPARED_BYTES
 
 # What a target may keep of the data, whatever their number, and what peaks of the same computation
 # differ by from process to process.

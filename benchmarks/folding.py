@@ -19,10 +19,10 @@ import torch
 from benchmarks import options as shared
 from benchmarks.tables import folding_table
 from benchmarks.workloads import build_target, draw_positions, get_workload, make_examples
-from sbmc.islands import Island, start_at_prior
-from sbmc.running import run_islands
+from sbmc.islands.island import Island, start_at_prior
+from sbmc.islands.running import run_islands
 from sbmc.samplers import HMC, SMC
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 # How many times faster the folded run has to be, by workload; the others are for comparison. One
 # island of ten particles left a core idle before kernels cut the examples, too: 1.3 was asked for

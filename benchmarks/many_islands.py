@@ -4,8 +4,8 @@ A thousand tiny islands go through every executor. Overhead per island = (second
 workers − computing in this process) / islands, without the starting of workers. Computing is that
 of the same islands one by one in this process. The driver's own seconds per island (CPU time of its
 process) bound how many islands it can hand out in a second, however many workers there are. They
-are measured with Ray, and for the part of `sbmc.running` also with islands that take no time at
-all, many of which are under way and tell of their progress.
+are measured with Ray, and for the part of `sbmc.islands.running` also with islands that take no
+time at all, many of which are under way and tell of their progress.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from benchmarks import options as shared
 from benchmarks.scaling_tables import many_table
 from benchmarks.watching import Seen, Watched
 from sbmc import HMC, InProcess, Processes, Ray, fit
-from sbmc.executors import Done, Executor, Session, Tell
-from sbmc.islands import Island
-from sbmc.running import run_batches
-from sbmc.work import Batch, Work
+from sbmc.islands.executors import Done, Executor, Session, Tell
+from sbmc.islands.island import Island
+from sbmc.islands.running import run_batches
+from sbmc.islands.work import Batch, Work
 
 WORKERS = 2
 HERE = "in process, one by one"
@@ -133,7 +133,7 @@ def _row(
 
 
 def measure_driver(plan: Plan) -> list[dict[str, Any]]:
-    """What `sbmc.running` takes for an island, and for its news, by how many are under way."""
+    """What `islands.running` takes for an island, and for its news, by how many are under way."""
     work = _work(plan)
     (island,) = work.run((0,))
     rows = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from sbmc.studies.records import hardware_summary, software_versions
+from sbmc.storage.provenance import hardware_summary, software_versions
 
 RECORDS = Path(__file__).parent / "records"
 

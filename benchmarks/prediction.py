@@ -19,12 +19,12 @@ import torch
 from benchmarks import options as shared
 from benchmarks.tables import line, machine_words
 from benchmarks.workloads import build_target, draw_positions, get_workload, make_examples
-from sbmc.examples import Examples
-from sbmc.islands import IslandReport
+from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.posterior import Cost, Posterior
-from sbmc.target import Target
+from sbmc.model.data import Examples
+from sbmc.model.parameters import select_parameters
+from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.target.target import Target
 
 # How many epochs of sampling a prediction may take, by workload; others are for comparison. It has
 # no gradient, but makes entropies and moments, in float64: those cost more than a layer of two

@@ -21,7 +21,7 @@ from benchmarks.scaling_tables import scaling_table
 from benchmarks.watching import Seen, Watched
 from benchmarks.workloads import PRIOR_VARIANCE, get_workload, make_examples
 from sbmc import HMC, InProcess, Processes, Ray, fit
-from sbmc.executors import Executor
+from sbmc.islands.executors import Executor
 
 # How many times faster two workers have to be.
 NEEDED = 1.6

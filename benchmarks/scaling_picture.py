@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.scaling_tables import in_words
-from sbmc.figures.style import BLACK, BLUE, GREY, MARKERS, PALETTE, VERMILION, new_figure
+from sbmc_studies.figures.style import BLACK, BLUE, GREY, MARKERS, PALETTE, VERMILION, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,9 +24,9 @@ from benchmarks.cluster import Cluster, simulate
 from benchmarks.scaling import ONE, TWO
 from benchmarks.scaling_picture import draw
 from benchmarks.scaling_tables import failures_table, simulation_table
-from sbmc.checkpoints.options import EVERY
-from sbmc.figures.style import save
-from sbmc.studies.records import hardware_summary, software_versions
+from sbmc.islands.checkpoints.options import EVERY
+from sbmc.storage.provenance import hardware_summary, software_versions
+from sbmc_studies.figures.style import save
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "scaling.png"
 HOUR, DAY = 3600.0, 86_400.0

@@ -27,7 +27,7 @@ from benchmarks.peers.protocol import Task
 from benchmarks.speed_tables import goals_table, speed_table
 from benchmarks.transformer import Transformer
 from benchmarks.workloads import HEADS, PRIOR_VARIANCE, get_workload, make_examples, prior_of
-from sbmc.parameters import select_parameters
+from sbmc.model.parameters import select_parameters
 
 PROBES = 3
 # Names of the peers for each algorithm, and their modules; `plain` needs no environment of its own.

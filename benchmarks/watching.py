@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from sbmc.checkpoints import FileKeeper, Site
-from sbmc.executors import Done, Executor, Session, Tell
-from sbmc.executors.sending import pack_work
-from sbmc.islands import Island
-from sbmc.work import Batch, Work
+from sbmc.islands.checkpoints import FileKeeper, Site
+from sbmc.islands.executors import Done, Executor, Session, Tell
+from sbmc.islands.executors.sending import pack_work
+from sbmc.islands.island import Island
+from sbmc.islands.work import Batch, Work
 
 
 @dataclass

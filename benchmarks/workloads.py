@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from benchmarks.operations import Operations, cnn, linear, mlp, strided, transformer
 from benchmarks.transformer import Transformer
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.prior import AnchoredPrior, anchored_prior
-from sbmc.studies.networks import paper_cnn
-from sbmc.target import Evaluation, Target
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import AnchoredPrior, anchored_prior
+from sbmc.target.target import Evaluation, Target
+from sbmc_studies.experiments.networks import paper_cnn
 
 PATHS = ("fused", "vmap", "loop")
 # The engine's paths, and what one writes without it.

@@ -6,11 +6,11 @@ Every number follows from the method, the seed and the protocol by a formula tha
 import numpy as np
 
 from sbmc.confidence import ConfidenceReport
-from sbmc.studies.confidence import arrays_file
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.records import Record, write_record
-from sbmc.studies.settings import resolve
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.records.record import Record, write_record
+from sbmc_studies.runs.confidence import arrays_file
 
 COST = dict.fromkeys(
     ("epochs", "forward_epochs", "anchor_epochs", "total_epochs", "wall_seconds"), 1.0

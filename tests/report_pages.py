@@ -6,12 +6,13 @@ from html.parser import HTMLParser
 import confidence_records
 import numpy as np
 
-from sbmc.report import collect, render
-from sbmc.studies.confidence import PROTOCOLS, arrays_file
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.records import Record, write_record
-from sbmc.studies.settings import ALWAYS, resolve
+from sbmc.report import render
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import ALWAYS, resolve
+from sbmc_studies.records.record import Record, write_record
+from sbmc_studies.report import collect
+from sbmc_studies.runs.confidence import PROTOCOLS, arrays_file
 
 GROUPS = ("correct", "incorrect", "id", "ood.8", "ood.white_noise", "ood.all")
 

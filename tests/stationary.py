@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from sbmc.target import Evaluation
+from sbmc.target.target import Evaluation
 
 # Four examples, log likelihood −a (z − m)²/2 each: nothing about them is symmetric.
 CURVATURES = (0.5, 3.0, 1.0, 2.0)

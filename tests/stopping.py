@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 import sbmc
-from sbmc.checkpoints import FileKeeper
-from sbmc.studies.records import read_record
+from sbmc.islands.checkpoints import FileKeeper
+from sbmc_studies.records.record import read_record
 
 ROOT = Path(__file__).parents[1]
 TRAINING = ["--set", "max_epochs=2", "--set", "batch_size=256"]

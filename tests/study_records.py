@@ -1,9 +1,9 @@
 """Made-up records of any study, for tests of what is made from records."""
 
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.records import Record, record_path, write_record
-from sbmc.studies.settings import resolve
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.records.record import Record, record_path, write_record
 
 KINDS = ("total", "aleatoric", "epistemic")
 

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 import sbmc
 from sbmc import HMC, SMC
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import anchored_prior
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.diagnostics import SMCRun
-from sbmc.target import Evaluation, Evaluations, Target
+from sbmc.target.target import Evaluation, Evaluations, Target
 
 
 class AnalyticTarget:

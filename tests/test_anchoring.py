@@ -11,10 +11,10 @@ from torch import nn
 
 import sbmc
 from sbmc import HMC, SGLD, SMC, BadInput, Gaussian, fit
-from sbmc.anchoring import Anchoring
-from sbmc.minibatch import MiniBatches
-from sbmc.prior import AnchoredPrior
-from sbmc.target import Target
+from sbmc.fitting.anchoring import Anchoring
+from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.target.minibatch import MiniBatches
+from sbmc.target.target import Target
 from tests.checks import mean_and_covariance_fit
 from tests.targets import conjugate_regression
 
@@ -118,13 +118,17 @@ def no_shrink(anchor, factor_variance, variance):
 
 
 BUGS = {
-    "centre not shrunk": ("factor", "sbmc.anchoring.factor_prior", no_shrink),
-    "power forgotten": ("split", "sbmc.anchoring.Anchoring.power", 1.0),
-    "power of T forgotten": ("cold", "sbmc.anchoring.Anchoring.power", 1.0),
-    "prior not tempered": ("warm", "sbmc.prior.AnchoredPrior.tempered", lambda self, heat: self),
+    "centre not shrunk": ("factor", "sbmc.fitting.anchoring.factor_prior", no_shrink),
+    "power forgotten": ("split", "sbmc.fitting.anchoring.Anchoring.power", 1.0),
+    "power of T forgotten": ("cold", "sbmc.fitting.anchoring.Anchoring.power", 1.0),
+    "prior not tempered": (
+        "warm",
+        "sbmc.prior.gaussian.AnchoredPrior.tempered",
+        lambda self, heat: self,
+    ),
     "curvature not used": (
         "laplace",
-        "sbmc.anchoring.laplace_variance",
+        "sbmc.fitting.anchoring.laplace_variance",
         lambda s, variance, information: s * variance,
     ),
 }
@@ -191,10 +195,10 @@ def test_evidence_of_a_power_of_the_likelihood():
 def make_target(power, likelihood="categorical"):
     net = make_net()
     theta = weights(net)
-    space = sbmc.parameters.select_parameters(net)
-    forward = sbmc.forward.build_forward(net, space, INPUTS)
+    space = sbmc.model.parameters.select_parameters(net)
+    forward = sbmc.model.forward.build_forward(net, space, INPUTS)
     prior = AnchoredPrior(theta, torch.linspace(0.2, 0.5, len(theta)).double(), theta)
-    examples = sbmc.examples.Examples(*DATA)
+    examples = sbmc.model.data.Examples(*DATA)
     return Target(forward, examples, sbmc.Categorical(), prior, power=power)
 
 
@@ -244,7 +248,7 @@ def test_another_prior_shares_the_data_and_the_count():
     ],
 )
 def test_an_island_is_what_its_anchor_alone_would_give(monkeypatch, start, options):
-    monkeypatch.setattr("sbmc.work.FOLD_PARTICLES", 2)  # so that all folds are one island
+    monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 2)  # so that all folds are one island
     options = {"sampler": QUICK, "particles": 2, "start": start, "islands": 4, **options}
     several = fit(make_net(), DATA, anchors=MEMBERS, **options)
     assert [report.index for report in several.islands] == [0, 1, 2, 3]
@@ -258,7 +262,7 @@ def test_an_island_is_what_its_anchor_alone_would_give(monkeypatch, start, optio
 def test_islands_of_one_anchor_are_folded_without_a_trace(monkeypatch):
     options = {"s": 0.2, "anchors": MEMBERS, "sampler": QUICK, "particles": 2, "islands": 7}
     together = fit(make_net(), DATA, **options)
-    monkeypatch.setattr("sbmc.work.FOLD_PARTICLES", 2)
+    monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 2)
     apart = fit(make_net(), DATA, **options)
     torch.testing.assert_close(together.positions, apart.positions, rtol=1e-8, atol=1e-10)
     assert together.islands[5].index == 5
@@ -501,7 +505,7 @@ def test_bad_options_are_refused_before_any_computing(options, words, monkeypatc
     def computed(*_, **__):
         raise AssertionError("the data were gone through before the argument was refused")
 
-    monkeypatch.setattr("sbmc.target.Target.__init__", computed)
+    monkeypatch.setattr("sbmc.target.target.Target.__init__", computed)
     with pytest.raises(BadInput, match=re.escape(words)):
         fit(make_net(), DATA, particles=2, **options)
 

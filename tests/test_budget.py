@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc.budget import VECTORS
 from sbmc.checks import BadInput
-from sbmc.memory import parse_bytes, peak_bytes, resident_bytes
+from sbmc.islands.memory import parse_bytes, peak_bytes, resident_bytes
+from sbmc.islands.memory_budget import VECTORS
 
 ROOT = Path(__file__).parents[1]
 DATA = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
@@ -53,7 +53,7 @@ def test_bad_limits_are_refused(net, bad):
 
 
 def test_a_limit_that_cannot_be_kept_is_refused_with_both_figures(net, monkeypatch):
-    monkeypatch.setattr("sbmc.sampling.run_batches", lambda *a, **k: pytest.fail("sampled"))
+    monkeypatch.setattr("sbmc.islands.sampling.run_batches", lambda *a, **k: pytest.fail("sampled"))
     with pytest.raises(BadInput) as refused:
         sbmc.fit(net, EXAMPLES, memory_limit="50MB")
     text = str(refused.value)
@@ -92,7 +92,7 @@ def wide():
 def test_fewer_islands_are_folded_first(monkeypatch):
     net, islands = wide(), 8
     one = (VECTORS + 1) * 10 * 24_002 * 4
-    monkeypatch.setattr("sbmc.budget.resident_bytes", lambda: 10**9)
+    monkeypatch.setattr("sbmc.islands.memory_budget.resident_bytes", lambda: 10**9)
     free = sbmc.expect(net, EXAMPLES, sampler=SHORT, islands=islands)
     batches = []
     for together in (8, 7, 3, 1):
@@ -106,7 +106,7 @@ def test_fewer_islands_are_folded_first(monkeypatch):
 
 
 def test_chunks_are_smaller_where_folding_less_is_not_enough(net, monkeypatch):
-    monkeypatch.setattr("sbmc.budget.resident_bytes", lambda: 10**9)
+    monkeypatch.setattr("sbmc.islands.memory_budget.resident_bytes", lambda: 10**9)
     free = sbmc.fit(wide(), EXAMPLES, sampler=SHORT)
     taken = free.cost.expected_bytes
     limit = taken - 2**20
@@ -118,7 +118,7 @@ def test_chunks_are_smaller_where_folding_less_is_not_enough(net, monkeypatch):
 
 
 def test_a_chunk_size_stays_what_it_is(monkeypatch):
-    monkeypatch.setattr("sbmc.budget.resident_bytes", lambda: 10**9)
+    monkeypatch.setattr("sbmc.islands.memory_budget.resident_bytes", lambda: 10**9)
     options = {"sampler": SHORT, "chunk_size": 40}
     taken = sbmc.fit(wide(), EXAMPLES, **options).cost.expected_bytes
     kept = sbmc.fit(wide(), EXAMPLES, memory_limit=taken - 2**21, **options)
@@ -127,7 +127,7 @@ def test_a_chunk_size_stays_what_it_is(monkeypatch):
 
 
 def test_a_checkpoint_goes_on_with_the_chunks_it_was_begun_with(tmp_path, monkeypatch):
-    monkeypatch.setattr("sbmc.budget.resident_bytes", lambda: 10**9)
+    monkeypatch.setattr("sbmc.islands.memory_budget.resident_bytes", lambda: 10**9)
     options = {"sampler": SHORT, "checkpoint": tmp_path / "run"}
     taken = sbmc.fit(wide(), EXAMPLES, sampler=SHORT).cost.expected_bytes
     limit = taken + 3 * 10**6  # places are written
@@ -151,7 +151,7 @@ def test_workers_are_counted_each_by_itself(net):
 SCRIPT = """
 import json, sys, torch, sbmc
 from torch import nn
-from sbmc.memory import peak_bytes, resident_bytes
+from sbmc.islands.memory import peak_bytes, resident_bytes
 torch.manual_seed(0)
 if sys.argv[1] == "folds":
     net = nn.Sequential(nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc.checkpoints import FileKeeper, Stopped
 from sbmc.checks import BadInput
-from sbmc.executors import InProcess
+from sbmc.islands.checkpoints import FileKeeper, Stopped
+from sbmc.islands.executors import InProcess
 
 # Three particles are few.
 pytestmark = pytest.mark.filterwarnings("ignore:The population of", "ignore:The evidence leaves")

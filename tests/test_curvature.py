@@ -9,15 +9,15 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev
 
-import sbmc.curvature
+import sbmc.target.curvature
 from sbmc import BadInput, fit
-from sbmc.curvature import diagonal_fisher, has_information
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
 from sbmc.likelihoods import Categorical, Custom, Gaussian
-from sbmc.parameters import select_parameters
-from sbmc.prior import AnchoredPrior
-from sbmc.target import Target
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.target.curvature import diagonal_fisher, has_information
+from sbmc.target.target import Target
 
 EXAMPLES = 9
 NOISE = 0.3
@@ -156,20 +156,20 @@ def test_for_a_linear_model_it_is_the_hessian(likelihood):
 @pytest.mark.parametrize("kept", [True, False])
 def test_chunks_of_any_size_give_the_same(monkeypatch, room, kept):
     if not kept:
-        monkeypatch.setattr("sbmc.needs.PREPARED_BYTES", 0)
+        monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 0)
     model, space, target = make_target(convolution)
     assert (target.parts().prepared is None) != kept
     theta = space.flatten(model)
     whole = diagonal_fisher(target.parts(), theta).diagonal
     sizes = []
-    add = sbmc.curvature._add_chunk
+    add = sbmc.target.curvature._add_chunk
 
     def watched(total, parts, theta, inputs):
         sizes.append(len(inputs))
         return add(total, parts, theta, inputs)
 
-    monkeypatch.setattr(sbmc.curvature, "_add_chunk", watched)
-    monkeypatch.setattr(sbmc.curvature, "CURVATURE_BYTES", room)
+    monkeypatch.setattr(sbmc.target.curvature, "_add_chunk", watched)
+    monkeypatch.setattr(sbmc.target.curvature, "CURVATURE_BYTES", room)
     found = diagonal_fisher(target.parts(), theta).diagonal
     assert sum(sizes) == EXAMPLES
     assert (max(sizes) == 1) == (room == 1)
@@ -217,7 +217,7 @@ def test_planted_bugs_are_caught(monkeypatch, bug):
             logs = outputs.squeeze(1).log_softmax(-1)
             return logs, torch.full_like(logs, 0.25).detach()
 
-        monkeypatch.setattr(sbmc.curvature, "_scores", scores)
+        monkeypatch.setattr(sbmc.target.curvature, "_scores", scores)
         found = diagonal_fisher(target.parts(), space.flatten(model)).diagonal
     else:
         found = target(torch.zeros(1, space.dim).double()).gradient[0].square()
@@ -242,7 +242,7 @@ def test_the_final_layer_alone():
     whole = diagonal_fisher(target.parts(), space.flatten(model)).diagonal
     examples = target.parts().examples
     seen = []
-    original = sbmc.curvature.diagonal_fisher
+    original = sbmc.target.curvature.diagonal_fisher
 
     def watched(parts, theta):
         seen.append(original(parts, theta))
@@ -250,7 +250,7 @@ def test_the_final_layer_alone():
 
     with pytest.MonkeyPatch.context() as patch:
         # As an attribute of the package, `fit` is the function.
-        patch.setattr(sys.modules["sbmc.preparing"], "diagonal_fisher", watched)
+        patch.setattr(sys.modules["sbmc.fitting.preparing"], "diagonal_fisher", watched)
         posterior = fit(
             model,
             (examples.inputs, examples.targets),

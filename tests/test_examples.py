@@ -19,7 +19,7 @@ from torch.utils.data import (
 )
 
 from sbmc.checks import BadInput
-from sbmc.examples import (
+from sbmc.model.data import (
     READ_BATCH,
     Examples,
     as_examples,

@@ -14,7 +14,7 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.expectation import PATIENCE, _seconds, count_evaluations, in_words, size_in_words
+from sbmc.fitting.forecast import PATIENCE, _seconds, count_evaluations, in_words, size_in_words
 
 ROOT = Path(__file__).parents[1]
 DATA = torch.randn(30, 3, generator=torch.Generator().manual_seed(1))
@@ -102,7 +102,7 @@ def test_workers_share_the_time_and_not_the_memory(net):
 
 def test_a_time_is_extrapolated_where_it_would_take_too_long(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("sbmc.expectation.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("sbmc.fitting.forecast.time.perf_counter", lambda: clock[0])
 
     def evaluate(positions):
         clock[0] += 0.1 * len(positions)
@@ -162,7 +162,7 @@ def test_what_fit_refuses_is_refused(net):
 MEDIUM = """
 import json, resource, torch, sbmc
 from torch import nn
-from sbmc.expectation import resident_bytes
+from sbmc.fitting.forecast import resident_bytes
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10))
 data = torch.randn(200, 784), torch.randint(10, (200,))
@@ -192,7 +192,7 @@ def test_memory_is_within_a_factor_of_two():
 @pytest.mark.parametrize("name", ["hmc by default", "sghmc", "pcn"])
 def test_time_is_of_the_right_size(net, name, monkeypatch):
     # of the processor: the tests share their machine with one another
-    monkeypatch.setattr("sbmc.expectation.time.perf_counter", time.process_time)
+    monkeypatch.setattr("sbmc.fitting.forecast.time.perf_counter", time.process_time)
     other = {"epochs": 8, "batch_size": 100} if name == "sghmc" else {"epochs": 60, "steps": None}
     longer = replace(KNOWN[name], **other)
     inputs = torch.randn(2000, 3)

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import sbmc
 from sbmc import HMC, MALA, PCN, SMC, BadInput, Gaussian, fit
-from sbmc.islands import ANCHOR_NOISE
+from sbmc.islands.island import ANCHOR_NOISE
 
 QUICK = HMC(steps=3, leapfrog=2, step_size=0.1)
 EXAMPLES = 12
@@ -182,7 +182,7 @@ def test_an_island_has_the_same_noise_whatever_their_number():
 
 def test_islands_are_folded_without_a_trace(monkeypatch):
     whole = fit(make_net().double(), DATA, sampler=QUICK, particles=3, islands=5)
-    monkeypatch.setattr("sbmc.work.FOLD_PARTICLES", 6)
+    monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 6)
     folded = fit(make_net().double(), DATA, sampler=QUICK, particles=3, islands=5)
     torch.testing.assert_close(whole.positions, folded.positions, rtol=1e-8, atol=1e-10)
 
@@ -651,8 +651,8 @@ def test_bad_input_is_refused_before_any_computing(changes, words, monkeypatch):
     def computed(*_, **__):
         raise AssertionError("the data were gone through before the argument was refused")
 
-    monkeypatch.setattr("sbmc.target.Target.__call__", computed)
-    monkeypatch.setattr("sbmc.target.Target.__init__", computed)
+    monkeypatch.setattr("sbmc.target.target.Target.__call__", computed)
+    monkeypatch.setattr("sbmc.target.target.Target.__init__", computed)
     arguments = {"model": make_net(), "data": DATA, "particles": 2, **changes}
     with pytest.raises(BadInput, match=re.escape(words)):
         fit(arguments.pop("model"), arguments.pop("data"), **arguments)

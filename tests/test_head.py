@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc.forward import build_forward
-from sbmc.forward.loop import LoopForward
-from sbmc.head import BODY_BATCH, split_model
-from sbmc.parameters import select_parameters
+from sbmc.model.forward import build_forward
+from sbmc.model.frozen_part import BODY_BATCH, split_model
+from sbmc.model.loop import LoopForward
+from sbmc.model.parameters import select_parameters
 
 
 class Net(nn.Module):
@@ -145,7 +145,7 @@ def test_the_body_runs_once_over_the_data_however_long_the_sampling(data):
 def test_cached_is_uncached(data, monkeypatch):
     net = Net().double()
     cached = fitted(net, data)
-    for module in ("sbmc.building", "sbmc.posterior"):
+    for module in ("sbmc.target.building", "sbmc.posterior.posterior"):
         monkeypatch.setattr(importlib.import_module(module), "split_model", lambda *_: None)
     plain = fitted(net, data)
     assert Net.batches.count(20) > 5

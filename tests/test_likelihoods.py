@@ -11,8 +11,8 @@ import torch
 from torch import distributions
 
 from sbmc.checks import BadInput
-from sbmc.examples import as_examples
 from sbmc.likelihoods import Categorical, Custom, Gaussian, as_likelihood
+from sbmc.model.data import as_examples
 
 PARTICLES, EXAMPLES, OUTPUTS = 4, 5, 3
 LABELS = torch.tensor([0, 2, 1, 1, 0])

@@ -9,12 +9,12 @@ import sys
 
 PROGRAM = """
 import torch
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
-from sbmc.target import Target
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.target.target import Target
 net = torch.nn.Linear(4, 3)
 space = select_parameters(net)
 x = torch.randn(6, 4)

@@ -11,13 +11,13 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from sbmc.checks import BadInput
-from sbmc.chunks import Footprint, choose_chunks
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
-from sbmc.target import Target
+from sbmc.model.chunks import Footprint, choose_chunks
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.target.target import Target
 
 MIB = 2**20
 
@@ -92,10 +92,10 @@ def test_the_measured_peak_is_what_was_stated(limit):
 PREDICTION = """
 import resource, torch
 from torch import nn
-from sbmc.islands import IslandReport
+from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.posterior import Cost, Posterior
+from sbmc.model.parameters import select_parameters
+from sbmc.posterior.posterior import Cost, Posterior
 torch.set_num_threads(1)
 net = nn.Linear(4, 20)
 space = select_parameters(net)

@@ -8,9 +8,9 @@ import torch
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, root_mean_squared_error
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from sbmc import metrics
 from sbmc.checks import BadInput
-from sbmc.prediction import Prediction, classification_prediction, regression_prediction
+from sbmc.prediction import metrics
+from sbmc.prediction.prediction import Prediction, classification_prediction, regression_prediction
 
 
 @pytest.fixture(params=[2, 3, 8])

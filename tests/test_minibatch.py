@@ -3,14 +3,14 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc import minibatch, target
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
 from sbmc.likelihoods import Categorical, Custom, Gaussian
-from sbmc.minibatch import MiniBatches
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
-from sbmc.target import Target
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.target import minibatch, target
+from sbmc.target.minibatch import MiniBatches
+from sbmc.target.target import Target
 
 EXAMPLES, PARTICLES = 11, 3
 
@@ -162,7 +162,7 @@ def test_pieces_of_a_batch_add_up(monkeypatch, bytes_of_a_call):
 
 
 def test_inputs_that_are_not_kept_prepared(monkeypatch):
-    monkeypatch.setattr("sbmc.needs.PREPARED_BYTES", 0)
+    monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 0)
     whole = make_target(convolution, "fused")
     batches = MiniBatches(whole)
     assert batches._parts.prepared is None

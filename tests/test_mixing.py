@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sbmc.checks import BadInput
-from sbmc.mixing import FEW_CLASSES, ClassificationSums, Moments, RegressionSums
-from sbmc.prediction import classification_prediction, regression_prediction
+from sbmc.prediction.mixing import FEW_CLASSES, ClassificationSums, Moments, RegressionSums
+from sbmc.prediction.prediction import classification_prediction, regression_prediction
 
 PARTICLES = 11
 

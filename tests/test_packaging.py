@@ -61,13 +61,13 @@ def test_every_folder_with_modules_is_a_package():
 @pytest.mark.parametrize(
     ("pattern", "path", "out"),
     [
-        ("*.html", "sbmc/report/page.html", True),
+        ("*.html", "sbmc_studies/report/page.html", True),
         ("build/", "sbmc/build/a.c", True),
         ("build/", "sbmc/build", False),
         ("/runs/", "sbmc/runs/a.csv", False),
-        ("/sbmc/*/page.html", "sbmc/report/page.html", True),
-        ("report", "sbmc/report/page.html", True),
-        ("*.py[cod]", "sbmc/report/page.py", False),
+        ("/sbmc/*/page.html", "sbmc_studies/report/page.html", True),
+        ("report", "sbmc_studies/report/page.html", True),
+        ("*.py[cod]", "sbmc_studies/report/page.py", False),
     ],
 )
 def test_patterns_are_read_as_git_reads_them(pattern, path, out):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sbmc.checks import BadInput
-from sbmc.parameters import ParameterSpace, named_tensors, select_parameters
+from sbmc.model.parameters import ParameterSpace, named_tensors, select_parameters
 
 
 def make_net():

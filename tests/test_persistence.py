@@ -15,7 +15,7 @@ from torch import nn
 
 import sbmc
 from sbmc import HMC, SMC, BadInput, Custom, Gaussian, load
-from sbmc.persistence import VERSION
+from sbmc.posterior.saving import VERSION
 
 INPUTS = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(9) % 3
@@ -259,7 +259,7 @@ def test_other_files(tmp_path):
 
 
 def test_a_file_of_a_later_format(saved, monkeypatch, tmp_path):
-    monkeypatch.setattr("sbmc.persistence.VERSION", VERSION + 1)
+    monkeypatch.setattr("sbmc.posterior.saving.VERSION", VERSION + 1)
     later = tmp_path / "later"
     fitted().save(later)
     monkeypatch.undo()

@@ -12,11 +12,11 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import sbmc
 from sbmc import HMC, BadInput, Gaussian
-from sbmc.islands import IslandReport
+from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical, Custom
-from sbmc.parameters import select_parameters
-from sbmc.posterior import Cost, Posterior, island_weights
-from sbmc.prediction import concatenate
+from sbmc.model.parameters import select_parameters
+from sbmc.posterior.posterior import Cost, Posterior, island_weights
+from sbmc.prediction.prediction import concatenate
 
 EXAMPLES = 11
 INPUTS = torch.randn(EXAMPLES, 4, generator=torch.Generator().manual_seed(1))
@@ -120,8 +120,8 @@ def test_results_are_put_together_on_the_way(monkeypatch, limit, likelihood):
         joins.append(len(parts))
         return concatenate(parts)
 
-    monkeypatch.setattr("sbmc.posterior.concatenate", note)
-    monkeypatch.setattr("sbmc.posterior.JOIN_BYTES", limit)
+    monkeypatch.setattr("sbmc.posterior.posterior.concatenate", note)
+    monkeypatch.setattr("sbmc.posterior.posterior.JOIN_BYTES", limit)
     prediction = posterior.predict(INPUTS, batch_size=1)
     assert len(joins) > 2
     assert len(prediction) == EXAMPLES
@@ -163,8 +163,8 @@ def test_prediction_where_gradients_are_off(mode, parameters):
 
 def test_many_particles_go_through_in_parts(monkeypatch):
     whole = make_posterior().predict(INPUTS)
-    monkeypatch.setattr("sbmc.forward.predicting.PARTICLES_AT_ONCE", 5)
-    monkeypatch.setattr("sbmc.forward.predicting.MOST_AT_ONCE", 5)
+    monkeypatch.setattr("sbmc.model.predicting.PARTICLES_AT_ONCE", 5)
+    monkeypatch.setattr("sbmc.model.predicting.MOST_AT_ONCE", 5)
     assert_same(make_posterior().predict(INPUTS), whole)
 
 
@@ -401,7 +401,7 @@ def test_an_ensemble_without_buffers():
 def test_arviz_gets_the_posterior_and_the_number_of_draws(monkeypatch):
     given = []
     monkeypatch.setattr(
-        "sbmc.diagnostics.arviz_export.to_arviz",
+        "sbmc.bridges.arviz.to_arviz",
         lambda posterior, draws=None: given.append((posterior, draws)) or "data",
     )
     posterior = make_posterior()

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import entropy as scipy_entropy
 
 from sbmc.checks import BadInput
-from sbmc.prediction import (
+from sbmc.prediction.prediction import (
     FEATURES,
     Prediction,
     classification_prediction,

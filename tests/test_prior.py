@@ -12,8 +12,8 @@ from torch import nn
 from torch.distributions import Normal
 
 from sbmc.checks import BadInput
-from sbmc.parameters import select_parameters
-from sbmc.prior import (
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import (
     anchored_prior,
     factor_prior,
     laplace_variance,

@@ -87,7 +87,7 @@ def with_python(slow):
 
 
 # What README and docs show must not end with a posterior that is not ok.
-@pytest.mark.filterwarnings("error::sbmc.health.HealthWarning")
+@pytest.mark.filterwarnings("error::sbmc.islands.health.HealthWarning")
 @pytest.mark.parametrize("page", with_python(slow=False), ids=name)
 def test_python_on_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -112,9 +112,9 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
 
     # Everything up to the run itself: names, options and settings are read and checked.
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sbmc.cli.run.run", lambda request: 0)
-    monkeypatch.setattr("sbmc.cli.toy.run_toy_study", lambda *arguments, **options: 0)
-    monkeypatch.setattr("sbmc.cli.tune.run_tune", lambda request: 0)
+    monkeypatch.setattr("sbmc_studies.commands.run.run", lambda request: 0)
+    monkeypatch.setattr("sbmc_studies.commands.toy.run_toy_study", lambda *arguments, **options: 0)
+    monkeypatch.setattr("sbmc_studies.commands.tune.run_tune", lambda request: 0)
     monkeypatch.setattr("sbmc.cli.head.show_head", lambda *arguments, **options: 0)
     workers = ["table.show_table", "table.write_table", "figure.draw_figure", "report.make_report"]
     workers += ["table.show_index", "table.write_index", "table.show_confidence"]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.paper import table_names
-from sbmc.studies.pooling import SEEDS, find_records
-from sbmc.studies.tables.paper_index import read_index, write_index
-from sbmc.studies.tables.study import differences, write_tables
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.paper.numbers import table_names
+from sbmc_studies.paper.tables.paper_index import read_index, write_index
+from sbmc_studies.paper.tables.study import differences, write_tables
+from sbmc_studies.records.pooling import SEEDS, find_records
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "experiments" / "records"

@@ -21,13 +21,13 @@ from executors.pieces import (
     same_bits,
 )
 
-from sbmc.checkpoints import CheckpointError
 from sbmc.checks import BadInput
-from sbmc.executors import Done, Executor, InProcess, Session
-from sbmc.executors.contract import WorkerLost, run_in_worker
-from sbmc.islands import Island, IslandReport
-from sbmc.running import Interrupted, run_batches, run_islands
-from sbmc.work import Batch
+from sbmc.islands.checkpoints import CheckpointError
+from sbmc.islands.executors import Done, Executor, InProcess, Session
+from sbmc.islands.executors.contract import WorkerLost, run_in_worker
+from sbmc.islands.island import Island, IslandReport
+from sbmc.islands.running import Interrupted, run_batches, run_islands
+from sbmc.islands.work import Batch
 
 
 @dataclass(frozen=True)
@@ -415,7 +415,7 @@ def test_the_display_sums_batches_that_are_under_way(work):
         def close(self):
             pass
 
-    from sbmc.running import _Run
+    from sbmc.islands.running import _Run
 
     run = _Run(work, None, 2, {})
     run.plan([(0, 1), (2,)])

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from sbmc.chunks import Chunks, Footprint, choose_chunks
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
 from sbmc.likelihoods import Categorical, Custom, Gaussian
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
-from sbmc.target import Target
+from sbmc.model.chunks import Chunks, Footprint, choose_chunks
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.target.target import Target
 
 EXAMPLES, PARTICLES = 11, 5
 
@@ -150,7 +150,7 @@ def test_sums_are_made_in_double_precision(chunk):
 def test_what_does_not_fit_prepared_gives_the_same_numbers(monkeypatch):
     net, examples = make_net(), make_examples()
     kept = make_target(net, examples, chunks=Chunks(4, 2))
-    monkeypatch.setattr("sbmc.needs.PREPARED_BYTES", 10)
+    monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 10)
     fresh = make_target(net, examples, chunks=Chunks(4, 2))
     assert kept._prepared is not None
     assert fresh._prepared is None

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
 from sbmc.likelihoods import Categorical, Custom
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
-from sbmc.target import Chunks, Target
-from sbmc.threads import side_by_side
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import select_parameters
+from sbmc.model.threads import side_by_side
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.target.target import Chunks, Target
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from torch import nn
 from benchmarks.peers.protocol import Done, Task, Unit, serve
 from benchmarks.transformer import Transformer
 from benchmarks.workloads import strided_network, target_of
-from sbmc.examples import Examples
+from sbmc.model.data import Examples
 from sbmc.samplers import HMC, SGHMC, SMC
 from sbmc.samplers.noise import IslandNoise
-from sbmc.studies.networks import paper_cnn
+from sbmc_studies.experiments.networks import paper_cnn
 
 
 def network_of(task: Task) -> nn.Module:

@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
-from sbmc.examples import Examples, Inputs
-from sbmc.forward.functional import call_model
-from sbmc.parameters import ParameterSpace
+from sbmc.model.data import Examples, Inputs
+from sbmc.model.functional import call_model
+from sbmc.model.parameters import ParameterSpace
 from sbmc.training.module import training_mode, training_mode_layers
 
 

@@ -23,11 +23,11 @@ from sbmc.baselines.result import (
     trained_epochs,
 )
 from sbmc.checks import BadInput, Phrase, nearest, require
-from sbmc.examples import Examples, Inputs, as_examples
-from sbmc.forward.functional import call_model
 from sbmc.likelihoods import Categorical, Gaussian, Likelihood, as_likelihood
-from sbmc.parameters import ParameterSpace, Selection, select_parameters
-from sbmc.posterior import Posterior
+from sbmc.model.data import Examples, Inputs, as_examples
+from sbmc.model.functional import call_model
+from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.posterior.posterior import Posterior
 from sbmc.progress import Bar, open_progress
 from sbmc.randomness import Stream, generator
 from sbmc.training.settings import check_variance, require_count

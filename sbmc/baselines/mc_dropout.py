@@ -18,11 +18,11 @@ from sbmc.baselines.result import (
     trained_epochs,
 )
 from sbmc.checks import BadInput, Phrase, is_number, require
-from sbmc.examples import as_examples
-from sbmc.forward.functional import call_model
 from sbmc.likelihoods import as_likelihood
-from sbmc.parameters import ParameterSpace, Selection, select_parameters
-from sbmc.posterior import Posterior
+from sbmc.model.data import as_examples
+from sbmc.model.functional import call_model
+from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.posterior.posterior import Posterior
 from sbmc.randomness import Stream, generator
 from sbmc.training import train_ensemble
 from sbmc.training.settings import require_count

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from sbmc.baselines.result import describe_parameters, describe_variance
-from sbmc.parameters import Selection
-from sbmc.posterior import Posterior
+from sbmc.model.parameters import Selection
+from sbmc.posterior.posterior import Posterior
 from sbmc.training import train_ensemble
 from sbmc.training.settings import require_count
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import is_number, require
-from sbmc.islands import IslandReport
+from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Likelihood
-from sbmc.parameters import ParameterSpace, Selection
-from sbmc.posterior import Cost, Posterior
+from sbmc.model.parameters import ParameterSpace, Selection
+from sbmc.posterior.posterior import Cost, Posterior
 
 
 def single_network_posterior(

@@ -16,10 +16,10 @@ from torch.optim.swa_utils import SWALR, AveragedModel
 from sbmc.baselines.batch_norm import refresh_statistics
 from sbmc.baselines.result import describe_variance
 from sbmc.checks import is_number, require
-from sbmc.examples import Examples
-from sbmc.forward.functional import call_model
 from sbmc.likelihoods import as_likelihood
-from sbmc.parameters import ParameterSpace, Selection, named_tensors, select_parameters
+from sbmc.model.data import Examples
+from sbmc.model.functional import call_model
+from sbmc.model.parameters import ParameterSpace, Selection, named_tensors, select_parameters
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
 from sbmc.training.group import VALIDATION_CHUNK

@@ -27,8 +27,8 @@ from sbmc.baselines.swa import (
 )
 from sbmc.checks import is_number, require
 from sbmc.likelihoods import as_likelihood
-from sbmc.parameters import ParameterSpace, Selection, select_parameters
-from sbmc.posterior import Posterior
+from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.posterior.posterior import Posterior
 from sbmc.randomness import Stream, generator
 from sbmc.training.module import seeded
 from sbmc.training.settings import require_count

@@ -88,7 +88,7 @@ def _versions() -> dict[str, str]:
 
 
 def _compiled() -> dict[str, str]:
-    from sbmc.forward.native import build, chain, head, planes
+    from sbmc.model.kernels.native import build, chain, head, planes
 
     off = os.environ.get("SBMC_NATIVE", "").strip() == "0"
     lines = {"compiler": _compiler()}
@@ -110,7 +110,7 @@ def _compiled() -> dict[str, str]:
 
 
 def _compiler() -> str:
-    from sbmc.forward.native import build
+    from sbmc.model.kernels.native import build
 
     commands = build._compilers()
     if not commands:
@@ -123,7 +123,7 @@ def _compiler() -> str:
 
 
 def _cache() -> str:
-    from sbmc.forward.native import build
+    from sbmc.model.kernels.native import build
 
     try:
         folder = build.cache_folder()
@@ -139,7 +139,7 @@ def _cache() -> str:
 def _threads() -> dict[str, str]:
     import torch
 
-    from sbmc.executors.contract import available_cores
+    from sbmc.islands.executors.contract import available_cores
 
     lines = {
         "cores": str(available_cores()),
@@ -149,7 +149,7 @@ def _threads() -> dict[str, str]:
 
 
 def _memory() -> dict[str, str]:
-    from sbmc.memory import resident_bytes, size_in_words
+    from sbmc.islands.memory import resident_bytes, size_in_words
 
     lines = {"this process": size_in_words(resident_bytes())}
     names = {"machine": "SC_PHYS_PAGES", "free": "SC_AVPHYS_PAGES"}

@@ -83,7 +83,7 @@ def show_head(file: Path, out: Path, options: Mapping[str, Any], quiet: bool) ->
     Returns:
         The exit code: 0.
     """
-    from sbmc.cli.show import print_wide
+    from sbmc.cli.printing import print_wide
     from sbmc.embedding import load_embedded, run_head
     from sbmc.embedding.heads import POSTERIOR
 

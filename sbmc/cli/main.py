@@ -5,20 +5,17 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 
-from sbmc.checkpoints import CheckpointError
 from sbmc.checks import BadInput, nearest
 from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.head import head_command
 from sbmc.cli.interruption import Interruption
-from sbmc.cli.results_commands import figure_command, report_command, table_command
-from sbmc.cli.resume_commands import extend_command, merge_command, resume_command
-from sbmc.cli.run_command import TOY, run_command
-from sbmc.cli.tune import tune_command
+from sbmc.islands.checkpoints import CheckpointError
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -49,42 +46,27 @@ def _options(
     """Options of `sbmc` itself."""
 
 
-app.command("run")(run_command)
-app.command("resume")(resume_command)
-app.command("extend")(extend_command)
-app.command("merge")(merge_command)
-app.command("tune")(tune_command)
 app.command("head")(head_command)
 app.add_typer(embed_app, name="embed")
-app.command("table")(table_command)
-app.command("figure")(figure_command)
-app.command("report")(report_command)
 app.command("doctor")(doctor_command)
 
-
-@app.command("experiments")
-def experiments_command() -> None:
-    """List the experiments, a line each."""
-    from sbmc.studies.experiments import experiment_names, get_experiment
-
-    titles = {name: get_experiment(name).title for name in experiment_names()}
-    _list(
-        {**titles, TOY: "two modes in one dimension: what s and a cold posterior do to long chains"}
-    )
+# Packages add commands of their own through entry points of this group: each names a function that
+# is given the application. The studies of this distribution do.
+COMMANDS = "sbmc.commands"
 
 
-@app.command("methods")
-def methods_command() -> None:
-    """List the methods, a line each, with their cost in epochs."""
-    from sbmc.cli.show import show_methods
+def _register_commands() -> None:
+    for point in sorted(metadata.entry_points(group=COMMANDS), key=lambda point: point.name):
+        try:
+            register = point.load()
+        except ImportError as error:
+            # A package that cannot be imported must not take the other commands with it.
+            print(f"sbmc: the commands of {point.value} are missing: {error}", file=sys.stderr)
+            continue
+        register(app)
 
-    show_methods()
 
-
-def _list(lines: dict[str, str]) -> None:
-    width = max(map(len, lines))
-    for name, line in lines.items():
-        typer.echo(f"{name:{width}}  {line}")
+_register_commands()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

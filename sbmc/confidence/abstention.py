@@ -18,8 +18,8 @@ from sbmc.confidence.guarantee import (
     coverage_grid,
     guaranteed_threshold,
 )
-from sbmc.examples import as_examples
-from sbmc.prediction import Prediction
+from sbmc.model.data import as_examples
+from sbmc.prediction.prediction import Prediction
 
 ABSTAIN = -1
 Predict = Callable[[Any], Prediction]
@@ -228,7 +228,7 @@ def fit_confidence(
         UserWarning: no prediction is incorrect, so the score can only find out-of-domain inputs.
 
     Example:
-        >>> from sbmc.prediction import classification_prediction
+        >>> from sbmc.prediction.prediction import classification_prediction
         >>> slopes = torch.tensor([0.5, 1.0, 2.0]).view(-1, 1, 1)  # three particles
         >>> def predict(x):
         ...     outputs = slopes * torch.cat([-x, x], dim=1)

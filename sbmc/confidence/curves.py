@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sbmc.confidence.decisions import checked_scores, risk_coverage, two_level_accuracy
-from sbmc.prediction import Prediction
+from sbmc.prediction.prediction import Prediction
 
 POINTS = 200
 THRESHOLDS = np.linspace(0.0, 1.0, 101)

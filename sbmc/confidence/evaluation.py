@@ -25,7 +25,7 @@ from sbmc.confidence.report import ConfidenceReport
 from sbmc.confidence.scores import detection_metrics, prediction_scores
 from sbmc.confidence.splits import calibration_splits
 from sbmc.confidence.thresholds import f1_threshold
-from sbmc.prediction import Prediction, concatenate
+from sbmc.prediction.prediction import Prediction, concatenate
 
 DEFAULT_THRESHOLD = 0.5
 

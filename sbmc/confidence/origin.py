@@ -7,7 +7,7 @@ import hashlib
 import torch
 from torch import Tensor
 
-from sbmc.parameters import ParameterSpace
+from sbmc.model.parameters import ParameterSpace
 
 
 def origin_digest(
@@ -22,7 +22,7 @@ def origin_digest(
         positions: `(islands, particles, dim)`.
         weights: `(islands, particles)`.
         space: the sampled parameters.
-        model_fingerprint: of structure, frozen weights and buffers (`sbmc.persistence`).
+        model_fingerprint: of structure, frozen weights and buffers (`sbmc.posterior.saving`).
 
     Returns:
         64 hexadecimal digits; the same on every device.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sbmc.checks import Phrase, require
-from sbmc.prediction import Prediction
+from sbmc.prediction.prediction import Prediction
 
 TRUE_POSITIVE_RATE = 0.95
 SCORES = ("max_probability", "total", "epistemic", "meta_classifier")

@@ -1,53 +1,43 @@
-"""Data sets by name, each with its in-domain splits and its out-of-domain groups."""
+"""What a data set is, and the digits, which are embedded: no file is needed."""
 
 from __future__ import annotations
 
 from os import PathLike
 
 from sbmc.checks import BadInput, nearest
-from sbmc.datasets import cifar10, digits, imdb, mnist7, shakespeare
+from sbmc.datasets import digits
 from sbmc.datasets.bundle import DataBundle
 from sbmc.datasets.locate import DataNotFound
 
 __all__ = ["DATASETS", "DataBundle", "DataNotFound", "load_dataset"]
 
-_MODULES = {
-    "digits": digits,
-    "mnist7": mnist7,
-    "imdb": imdb,
-    "cifar10": cifar10,
-    "shakespeare": shakespeare,
-}
-
-DATASETS: dict[str, str] = {name: module.DESCRIPTION for name, module in _MODULES.items()}
+DATASETS: dict[str, str] = {"digits": digits.DESCRIPTION}
 """What there is: the name of each data set and a line about it."""
 
 
 def load_dataset(
-    name: str, data_dir: str | PathLike[str] | None = None, seed: int = 0
+    name: str = "digits", data_dir: str | PathLike[str] | None = None, seed: int = 0
 ) -> DataBundle:
-    """Load a data set, its splits made and its checksum verified.
+    """Load an embedded data set, its splits made and its checksum verified.
 
     Args:
-        name: a key of `DATASETS`.
-        data_dir: where to look first for data files; then come `$SBMC_DATA` and the user's cache,
-            and then the file is fetched. Embedded data sets need no file.
+        name: a key of `DATASETS`. The studies have more: `sbmc_studies.data.load_dataset`.
+        data_dir: where to look first for data files; embedded data sets need none.
         seed: of the out-of-domain groups that are drawn at random. Nothing else depends on it.
 
     Returns:
         The data set.
 
     Raises:
-        BadInput: if there is no such data set, or its file does not have the expected content.
-        DataNotFound: if its file is nowhere, and could not be fetched.
+        BadInput: if there is no such data set.
 
     Example:
         >>> data = load_dataset("digits")
         >>> data.train[0].shape, list(data.ood)
         (torch.Size([800, 1, 8, 8]), ['8', '9', 'white_noise', 'perturbed'])
     """
-    if name not in _MODULES:
+    if name not in DATASETS:
         known = ", ".join(repr(choice) for choice in DATASETS)
         hint = nearest(name, DATASETS)
         raise BadInput(f"`name` must be one of {known}, but got {name!r}.{hint}")
-    return _MODULES[name].load(data_dir, seed)
+    return digits.load(data_dir, seed)

@@ -1,6 +1,5 @@
 """Have the chains mixed, do the islands agree, and how hard is the target?"""
 
-from sbmc.diagnostics.arviz_export import to_arviz
 from sbmc.diagnostics.autocorrelation import (
     autocorrelation,
     effective_sample_size,
@@ -23,5 +22,4 @@ __all__ = [
     "integrated_autocorrelation_time",
     "nested_rhat",
     "rhat",
-    "to_arviz",
 ]

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from sbmc.checks import Phrase, is_number, require
 from sbmc.diagnostics.targets import build_target
-from sbmc.examples import as_examples, rows
-from sbmc.forward.functional import converted
 from sbmc.likelihoods import as_likelihood
-from sbmc.parameters import Selection, select_parameters
-from sbmc.prior import Variance, anchored_prior, linear_variance, resolve_variance
+from sbmc.model.data import as_examples, rows
+from sbmc.model.functional import converted
+from sbmc.model.parameters import Selection, select_parameters
+from sbmc.prior.gaussian import Variance, anchored_prior, linear_variance, resolve_variance
 from sbmc.randomness import generator
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 # Up to this size the whole matrix is cheaper than Lanczos.
 DENSE_DIM = 40

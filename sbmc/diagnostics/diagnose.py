@@ -17,8 +17,8 @@ from sbmc.diagnostics.draws import FEWEST_DRAWS
 from sbmc.diagnostics.layout import Layout, as_quantities, find_layout
 from sbmc.diagnostics.quantities import log_likelihood, log_prior, predictions, projected
 from sbmc.diagnostics.report import Diagnostics, Extent, Summary
-from sbmc.posterior import Posterior
-from sbmc.prior import AnchoredPrior
+from sbmc.posterior.posterior import Posterior
+from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.randomness import generator
 
 SUPERCHAINS = ("islands", "starts")
@@ -48,7 +48,7 @@ def diagnose(
             epoch for each draw. With the prior it also gives the log density of the target, up to
             a constant.
         prior: the anchored prior, or one for each island: those of `fit` if not given. A posterior
-            that was loaded from a file has none; see `sbmc.prior.anchored_prior`.
+            that was loaded from a file has none; see `sbmc.prior.gaussian.anchored_prior`.
         power: of the likelihood in that density; that of `fit` if not given.
         superchains: what nested R-hat compares: `"islands"`, or `"starts"`, chain i of all islands
             against the others, for chains that began at the members of an ensemble.

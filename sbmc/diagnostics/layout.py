@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import is_whole, require
-from sbmc.posterior import Posterior
+from sbmc.posterior.posterior import Posterior
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from sbmc.checks import Phrase, require
 from sbmc.diagnostics.targets import build_target
-from sbmc.examples import as_examples, tree_map
-from sbmc.forward.predicting import PARTICLES_AT_ONCE
-from sbmc.posterior import Posterior, _build_evaluator
-from sbmc.prior import AnchoredPrior
+from sbmc.model.data import as_examples, tree_map
+from sbmc.model.predicting import PARTICLES_AT_ONCE
+from sbmc.posterior.posterior import Posterior, _build_evaluator
+from sbmc.prior.gaussian import AnchoredPrior
 
 
 def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tensor]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from sbmc.examples import Examples, rows
-from sbmc.forward import build_forward
-from sbmc.head import split_model
 from sbmc.likelihoods import Likelihood
-from sbmc.parameters import ParameterSpace
-from sbmc.prior import AnchoredPrior
-from sbmc.target import Target
+from sbmc.model.data import Examples, rows
+from sbmc.model.forward import build_forward
+from sbmc.model.frozen_part import split_model
+from sbmc.model.parameters import ParameterSpace
+from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.target.target import Target
 
 
 def build_target(

@@ -18,8 +18,8 @@ from sbmc.randomness import generator
 from sbmc.tuning.folds import make_folds
 
 if TYPE_CHECKING:
-    from sbmc.posterior import Posterior
-    from sbmc.prediction import Prediction
+    from sbmc.posterior.posterior import Posterior
+    from sbmc.prediction.prediction import Prediction
     from sbmc.samplers.contract import Sampler
 
 POSTERIOR, RECORD = "posterior.sbmc", "head.json"
@@ -51,7 +51,7 @@ class HeadRun:
         Returns:
             That folder.
         """
-        from sbmc.studies.records import write_json
+        from sbmc.storage.files import write_json
 
         seed = self.record["settings"]["seed"]
         folder = Path(out) / "head" / str(self.record["hash"]) / f"seed-{seed}"
@@ -102,8 +102,8 @@ def run_head(
         BadInput: there are no labels, or other embeddings have another width.
     """
     import sbmc
-    from sbmc.examples import Examples
-    from sbmc.studies.records import hardware_summary, software_versions
+    from sbmc.model.data import Examples
+    from sbmc.storage.provenance import hardware_summary, software_versions
 
     labels = embedded.labels
     if labels is None:
@@ -194,7 +194,7 @@ def run_head(
 
 
 def _measure(posterior: Posterior, held: Any, ood: Mapping[str, Embedded]) -> dict[str, float]:
-    from sbmc.metrics import classification_metrics, ood_metrics
+    from sbmc.prediction.metrics import classification_metrics, ood_metrics
 
     inputs, labels = held
     metrics = classification_metrics(_predict(posterior, inputs), labels)
@@ -205,7 +205,7 @@ def _measure(posterior: Posterior, held: Any, ood: Mapping[str, Embedded]) -> di
 
 
 def _predict(posterior: Posterior, inputs: Any) -> Prediction:
-    from sbmc.prediction import Prediction
+    from sbmc.prediction.prediction import Prediction
 
     prediction = posterior.predict(inputs)
     assert isinstance(prediction, Prediction)

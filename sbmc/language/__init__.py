@@ -1,7 +1,7 @@
 """A frozen language model's hidden states, and a low-rank adjustment of its output layer.
 
 states = text_states(text, "folder/of/a/model", cache="folder")
-data = sbmc.datasets.shakespeare.next_token_data(states, classes=2500)
+data = sbmc_studies.data.shakespeare.next_token_data(states, classes=2500)
 head = LoraHead(data.frozen["output"], rank=50)
 """
 

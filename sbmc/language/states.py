@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sbmc.checkpoints import open_store
-from sbmc.checkpoints.codec import Damaged, pack, unpack
-from sbmc.checkpoints.store import Store
 from sbmc.checks import Phrase, is_whole, require
+from sbmc.islands.checkpoints import open_store
+from sbmc.islands.checkpoints.codec import Damaged, pack, unpack
+from sbmc.islands.checkpoints.store import Store
 from sbmc.language.frozen import FrozenModel, Weights, find_weights, load_frozen
 from sbmc.log import logger
 from sbmc.progress import open_progress

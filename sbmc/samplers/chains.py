@@ -28,7 +28,7 @@ from sbmc.samplers.snapshot import (
     with_fields,
     with_runs,
 )
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 @dataclass

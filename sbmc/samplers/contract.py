@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 class IslandRun(Protocol):

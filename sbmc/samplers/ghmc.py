@@ -35,7 +35,7 @@ from sbmc.samplers.hmc_kernel import HMCState, hamiltonian, trajectory
 from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 class GHMCState(NamedTuple):

@@ -18,7 +18,7 @@ from sbmc.samplers.metropolis import MetropolisInfo
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.scout import BATCHES, scout
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 QUARTER_PERIOD = math.pi / 2
 # A trajectory never has more steps, so that a step size on its way down cannot stall a run.

@@ -32,7 +32,7 @@ from torch import Tensor
 from sbmc.samplers import lowrank
 from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
-from sbmc.target import Evaluation, Target
+from sbmc.target.target import Evaluation, Target
 
 
 class HMCState(NamedTuple):

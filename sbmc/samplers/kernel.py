@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sbmc.samplers.adaptation import Adaptive
 from sbmc.samplers.noise import IslandNoise
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 class Kernel(Adaptive, Protocol):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sbmc.samplers.noise import IslandNoise
-from sbmc.target import Evaluation, Target
+from sbmc.target.target import Evaluation, Target
 
 # Length of the finite difference, in units of the prior's standard deviation.
 DIFFERENCE = 0.02

@@ -30,7 +30,7 @@ from sbmc.samplers.contract import Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.nuts_chains import Chain, go_on, launcher, place_of_chains, run_side_by_side
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Evaluation, Target
+from sbmc.target.target import Evaluation, Target
 
 # Chains that run side by side: each takes a handful of threads, which mostly sleep.
 MOST_CHAINS = 32

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sbmc.bridges.optional import load_nutpie
 from sbmc.checks import BadInput
-from sbmc.extras import load_nutpie
 from sbmc.samplers.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from sbmc.samplers.kernel import OneStepKernel
 from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 class PCNState(NamedTuple):

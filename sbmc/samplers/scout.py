@@ -28,7 +28,7 @@ from sbmc.samplers.snapshot import (
     generator_states,
     set_generators,
 )
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 BATCHES = 10
 # Close to critical for directions that the data leave free; what the batches heat, it cools.

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import is_number, is_whole, require
-from sbmc.minibatch import MiniBatches
 from sbmc.samplers.contract import Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import (
@@ -30,7 +29,8 @@ from sbmc.samplers.snapshot import (
     with_fields,
     with_runs,
 )
-from sbmc.target import Evaluation, Target
+from sbmc.target.minibatch import MiniBatches
+from sbmc.target.target import Evaluation, Target
 
 # positions (particles, dim) -> estimates of log likelihood and gradient
 Estimate = Callable[[Tensor], Evaluation]

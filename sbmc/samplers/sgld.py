@@ -33,7 +33,7 @@ from sbmc.samplers.sg_chains import (
     run_passes,
 )
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 class SGLDState(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from sbmc.target import Evaluation, Target
+from sbmc.target.target import Evaluation, Target
 
 State = TypeVar("State", bound=tuple)
 Run = TypeVar("Run")

@@ -41,7 +41,7 @@ from sbmc.samplers.sg_chains import (
     run_passes,
 )
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 # Below it, a difference of nearly equal numbers is replaced by its series, exact to 1e-10.
 SMALL = 0.01

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import nearest, require
-from sbmc.examples import Inputs, leaves, tree_map
-from sbmc.forward import Forward, build_forward
 from sbmc.likelihoods import Likelihood, as_likelihood
 from sbmc.log import logger
-from sbmc.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.model.data import Inputs, leaves, tree_map
+from sbmc.model.forward import Forward, build_forward
+from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
 from sbmc.training.group import Problem, train_group
@@ -35,7 +35,7 @@ from sbmc.training.setup import (
 )
 
 if TYPE_CHECKING:
-    from sbmc.posterior import Posterior
+    from sbmc.posterior.posterior import Posterior
 
 # Members trained at a time: at most this many, and at most this many parameters in all, so that
 # memory stays bounded (weights, gradient, two moments and the best weights so far are kept).
@@ -113,7 +113,7 @@ class Ensemble:
         Returns:
             The posterior.
         """
-        from sbmc.ensemble_posterior import (
+        from sbmc.posterior.ensemble import (
             ensemble_posterior,  # later than training in the flow of data
         )
 

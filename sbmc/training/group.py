@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sbmc.examples import Examples, Inputs, tree_map
 from sbmc.likelihoods import Likelihood
-from sbmc.needs import multiplications
-from sbmc.threads import threads_for
+from sbmc.model.data import Examples, Inputs, tree_map
+from sbmc.model.threads import threads_for
+from sbmc.target.memory_needs import multiplications
 from sbmc.training.adam import AdamState, adam_init, adam_step
 from sbmc.training.early_stopping import EarlyStopping
 from sbmc.training.history import TrainingHistory

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sbmc.parameters import Selection
+from sbmc.model.parameters import Selection
 from sbmc.training.ensemble import train_ensemble
 
 

@@ -16,9 +16,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from sbmc.examples import Inputs, tree_map
-from sbmc.forward.functional import call_model
-from sbmc.parameters import ParameterSpace
+from sbmc.model.data import Inputs, tree_map
+from sbmc.model.functional import call_model
+from sbmc.model.parameters import ParameterSpace
 
 
 def training_mode_layers(model: nn.Module, space: ParameterSpace) -> list[str]:

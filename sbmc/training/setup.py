@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sbmc.checks import require
-from sbmc.examples import Examples, as_examples
-from sbmc.forward.loop import LoopForward
 from sbmc.likelihoods import Likelihood
-from sbmc.parameters import ParameterSpace
+from sbmc.model.data import Examples, as_examples
+from sbmc.model.loop import LoopForward
+from sbmc.model.parameters import ParameterSpace
+from sbmc.model.threads import keep_to_one_thread_after_a_fork
 from sbmc.randomness import Stream, generator
-from sbmc.threads import keep_to_one_thread_after_a_fork
 from sbmc.training.module import seeded
 from sbmc.training.settings import TrainingSettings
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import nn
 
-from sbmc.examples import Examples
-from sbmc.fit import fit
+from sbmc.fitting.fit import fit
 from sbmc.likelihoods import Likelihood
-from sbmc.metrics import accuracy, ece, nll, regression_metrics
-from sbmc.parameters import ParameterSpace
-from sbmc.posterior import Posterior
-from sbmc.prediction import Prediction
+from sbmc.model.data import Examples
+from sbmc.model.parameters import ParameterSpace
+from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.metrics import accuracy, ece, nll, regression_metrics
+from sbmc.prediction.prediction import Prediction
 from sbmc.progress import open_progress
 from sbmc.training.settings import TrainingSettings
 from sbmc.tuning.folds import Fold
@@ -56,7 +56,7 @@ class Bench:
         self, variances: tuple[float, ...], scales: tuple[float, ...], extensions: int
     ) -> Tuning:
         """Choose v, then s."""
-        from sbmc.studies.records import hardware_summary, software_versions
+        from sbmc.storage.provenance import hardware_summary, software_versions
 
         self._train(variances)
         grid = list(variances)

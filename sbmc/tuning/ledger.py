@@ -13,7 +13,7 @@ from torch import nn
 
 from sbmc.checks import Phrase, require
 from sbmc.log import logger
-from sbmc.studies.records import write_json
+from sbmc.storage.files import write_json
 from sbmc.tuning.result import Cell, Tuning, read_tuning
 
 NAME = "tuning.json"

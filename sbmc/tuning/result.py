@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput, require
-from sbmc.metrics import mean_and_error
+from sbmc.prediction.metrics import mean_and_error
 
 SCHEMA_VERSION = 1
 

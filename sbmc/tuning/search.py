@@ -11,14 +11,14 @@ from typing import Any
 from torch import nn
 
 from sbmc.checks import Phrase, is_whole, require
-from sbmc.examples import Examples, as_examples
-from sbmc.identity import digest
+from sbmc.fitting.preparing import describe_sampler
 from sbmc.likelihoods import Custom, as_likelihood
-from sbmc.parameters import Selection, select_parameters
-from sbmc.preparing import describe_sampler
+from sbmc.model.data import Examples, as_examples
+from sbmc.model.parameters import Selection, select_parameters
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
+from sbmc.storage.identity import digest
 from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import checked_data
 from sbmc.tuning.bench import Bench

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import require
-from sbmc.examples import Examples, Inputs, tree_map
-from sbmc.forward import Forward, build_forward
 from sbmc.likelihoods import Likelihood
-from sbmc.parameters import ParameterSpace
+from sbmc.model.data import Examples, Inputs, tree_map
+from sbmc.model.forward import Forward, build_forward
+from sbmc.model.parameters import ParameterSpace
 from sbmc.training.adam import adam_init, adam_step
 from sbmc.training.early_stopping import EarlyStopping
 from sbmc.training.ensemble import GROUP_PARAMETERS, PREPARED_BYTES

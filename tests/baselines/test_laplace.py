@@ -11,7 +11,7 @@ from torch import nn
 from sbmc.baselines import laplace
 from sbmc.checks import BadInput
 from sbmc.likelihoods import Gaussian
-from sbmc.parameters import select_parameters
+from sbmc.model.parameters import select_parameters
 from sbmc.randomness import Stream, generator
 from sbmc.training import train_map
 

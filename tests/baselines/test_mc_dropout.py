@@ -13,7 +13,7 @@ from torch import nn
 from sbmc import fit
 from sbmc.baselines import dropout_posterior, mc_dropout, train_mc_dropout
 from sbmc.checks import BadInput
-from sbmc.parameters import select_parameters
+from sbmc.model.parameters import select_parameters
 from sbmc.randomness import Stream, generator
 from sbmc.samplers import HMC
 from sbmc.training import train_map

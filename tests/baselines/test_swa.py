@@ -103,7 +103,7 @@ def test_the_rate_is_fixed_from_the_first_averaged_epoch_on(monkeypatch):
 
 def test_the_weights_that_are_collected_have_the_result_as_their_mean():
     from sbmc.likelihoods import Categorical
-    from sbmc.parameters import select_parameters
+    from sbmc.model.parameters import select_parameters
     from sbmc.training.setup import checked_data
 
     net, path = make_net(), []

@@ -12,7 +12,7 @@ from torch.optim.swa_utils import update_bn
 from sbmc.baselines import swag, train_swa
 from sbmc.baselines.swag import Collector, SWAGMoments, draw
 from sbmc.checks import BadInput
-from sbmc.parameters import select_parameters
+from sbmc.model.parameters import select_parameters
 
 SETTINGS = {
     "prior_variance": 0.5,

@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sbmc.checkpoints import Checkpoint, CheckpointAt, Stopped, copy_islands
-from sbmc.checkpoints.checkpoint import batch_name
-from sbmc.checkpoints.manifest import NAME
 from sbmc.checks import BadInput
-from sbmc.islands import Island, IslandReport
+from sbmc.islands.checkpoints import Checkpoint, CheckpointAt, Stopped, copy_islands
+from sbmc.islands.checkpoints.checkpoint import batch_name
+from sbmc.islands.checkpoints.manifest import NAME
+from sbmc.islands.island import Island, IslandReport
 from sbmc.samplers.snapshot import Snapshot
 
 IDENTITY = {
@@ -184,7 +184,7 @@ def test_a_run_is_extended_and_its_old_batches_stay(path):
 
 
 def test_planning_the_old_islands_anew_is_caught(path, monkeypatch):
-    from sbmc.checkpoints import checkpoint
+    from sbmc.islands.checkpoints import checkpoint
 
     def anew(where, old, islands, plan):
         return replace(old, batches=plan(islands))

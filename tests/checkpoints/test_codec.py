@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from sbmc.checkpoints import codec
-from sbmc.checkpoints.codec import Damaged, decode, encode, pack, same, unpack
+from sbmc.islands.checkpoints import codec
+from sbmc.islands.checkpoints.codec import Damaged, decode, encode, pack, same, unpack
 from sbmc.samplers.snapshot import Snapshot
 
 TENSORS = {

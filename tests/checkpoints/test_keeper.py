@@ -9,9 +9,9 @@ import uuid
 import pytest
 import torch
 
-from sbmc.checkpoints.codec import decode
-from sbmc.checkpoints.keeper import FileKeeper, Stopped
-from sbmc.checkpoints.store import CheckpointError, open_store
+from sbmc.islands.checkpoints.codec import decode
+from sbmc.islands.checkpoints.keeper import FileKeeper, Stopped
+from sbmc.islands.checkpoints.store import CheckpointError, open_store
 from sbmc.samplers.snapshot import NOTHING, Snapshot
 
 NAME = "batch-00000.safetensors"

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from sbmc.checkpoints.manifest import FORMAT, VERSION, Manifest, differences
 from sbmc.checks import BadInput
+from sbmc.islands.checkpoints.manifest import FORMAT, VERSION, Manifest, differences
 
 IDENTITY = {"s": 0.25, "sampler": {"name": "hmc", "steps": 20, "eta": None}, "data": "ab" * 32}
 SUMS = "(checksum 1a1a1a1a there and 2b2b2b2b here)"

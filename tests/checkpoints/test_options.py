@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.checks import BadInput
+from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 
 
 def test_what_it_takes():

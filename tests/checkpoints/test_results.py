@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sbmc.checkpoints import results
-from sbmc.checkpoints.codec import Damaged, pack
-from sbmc.checkpoints.results import (
+from sbmc.checks import BadInput
+from sbmc.islands.checkpoints import results
+from sbmc.islands.checkpoints.codec import Damaged, pack
+from sbmc.islands.checkpoints.results import (
     decode_island,
     encode_island,
     is_final,
@@ -19,9 +20,8 @@ from sbmc.checkpoints.results import (
     read_islands,
     write_island,
 )
-from sbmc.checkpoints.store import open_store
-from sbmc.checks import BadInput
-from sbmc.islands import Island, IslandReport
+from sbmc.islands.checkpoints.store import open_store
+from sbmc.islands.island import Island, IslandReport
 
 
 def island(index=3, outcome="completed", seed=1, **report):

@@ -16,8 +16,8 @@ import warnings
 
 import pytest
 
-from sbmc.checkpoints.store import CheckpointError, FsspecStore, LocalStore, open_store
 from sbmc.checks import BadInput
+from sbmc.islands.checkpoints.store import CheckpointError, FsspecStore, LocalStore, open_store
 
 OLD, NEW = b"old" * 1000, b"new" * 5000
 

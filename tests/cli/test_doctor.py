@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sbmc.cli import doctor
-from sbmc.forward.native import build
+from sbmc.model.kernels.native import build
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ import pytest
 from stopping import SHORT, contents, record_of
 
 import sbmc as package
-from sbmc.studies.records import read_record
+from sbmc_studies.records.record import read_record
 
 
 def test_dry_run_says_what_it_takes_and_writes_nothing(sbmc, tmp_path):
@@ -83,7 +83,7 @@ def test_a_run_that_is_too_large_is_refused_before_anything_is_trained(sbmc, mon
     def trained(*args, **kwargs):
         raise AssertionError("trained")
 
-    monkeypatch.setattr("sbmc.studies.workshop.Context.anchor", trained)
+    monkeypatch.setattr("sbmc_studies.runs.context.Context.anchor", trained)
     code, output, errors = sbmc("run", "digits", *SHORT, "--memory-limit", "40MB")
     assert (code, output, errors.count("\n")) == (2, "", 1), errors
     assert "`memory_limit` must be at least " in errors
@@ -117,7 +117,7 @@ def test_the_toy_study_has_no_dry_run(sbmc, tmp_path):
 
 
 def test_the_names_of_the_executors_are_in_the_help(sbmc):
-    from sbmc.executors import executors
+    from sbmc.islands.executors import executors
 
     for command in ("run", "resume", "extend"):
         code, output, _ = sbmc(command, "--help")

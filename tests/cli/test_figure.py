@@ -4,7 +4,7 @@ import pytest
 from confidence_records import write
 
 from sbmc.cli import main
-from sbmc.figures import catalogue
+from sbmc_studies.figures import catalogue
 
 
 @pytest.fixture

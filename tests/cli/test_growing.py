@@ -16,9 +16,9 @@ from stopping import (
     stopped,
 )
 
-from sbmc.checkpoints import open_store
-from sbmc.checkpoints.manifest import Manifest
-from sbmc.studies.records import read_record
+from sbmc.islands.checkpoints import open_store
+from sbmc.islands.checkpoints.manifest import Manifest
+from sbmc_studies.records.record import read_record
 
 
 def test_extended_is_a_run_of_all_islands(sbmc, network, single):
@@ -97,7 +97,7 @@ def test_merged_is_a_run_of_all_islands(sbmc, network, single):
 
 
 def test_networks_of_another_run_are_started_from(sbmc, monkeypatch, network):
-    from sbmc.checkpoints.codec import pack, unpack
+    from sbmc.islands.checkpoints.codec import pack, unpack
 
     sbmc("run", "digits", *SHORT)
     first = seed_folder("runs")
@@ -171,7 +171,7 @@ def test_an_extended_run_has_the_pilot_of_the_old_one(sbmc, monkeypatch, network
     def fails(*args):
         raise AssertionError("a second pilot")
 
-    monkeypatch.setattr("sbmc.sampling.learn", fails)
+    monkeypatch.setattr("sbmc.islands.sampling.learn", fails)
     old = seed_folder("runs")
     code, _, errors = sbmc("extend", old, "--islands", 2, "--quiet")
     assert (code, errors) == (0, "")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.cli.run import parse_numbers
-from sbmc.studies.methods import METHODS
-from sbmc.studies.records import read_record
+from sbmc_studies.commands.run import parse_numbers
+from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.records.record import read_record
 
 ROOT = Path(__file__).parents[2]
 TINY = ["--set", "max_epochs=3", "--set", "batch_size=256"]
@@ -125,7 +125,7 @@ def test_bad_input_is_one_line_and_exit_code_2(sbmc, tmp_path, arguments, words)
 
 
 def test_missing_data_say_where_they_were_looked_for(sbmc, tmp_path, monkeypatch):
-    from sbmc.datasets import mnist7
+    from sbmc_studies.data import mnist7
 
     def no_network():
         raise OSError("no network in tests")
@@ -170,7 +170,7 @@ def test_an_error_outside_a_run_is_one_line(sbmc, monkeypatch):
     def fails(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("sbmc.cli.table.build_table", fails)
+    monkeypatch.setattr("sbmc_studies.commands.table.build_table", fails)
     code, _, errors = sbmc("table", "mnist7", "--records", ".")
     assert code == 1
     assert errors == "sbmc: OSError: disk full\n"
@@ -180,7 +180,7 @@ def test_interruption_is_one_line_and_exit_code_130(sbmc, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sbmc.cli.run.run_study", interrupted)
+    monkeypatch.setattr("sbmc_studies.commands.run.run_study", interrupted)
     code, output, errors = sbmc("run", "digits", "--quiet")
     assert code == 130
     assert output == ""
@@ -203,7 +203,7 @@ def test_lists_have_a_line_each(sbmc):
 
 
 def test_the_toy_study_prints_its_table_and_draws_its_picture(sbmc, tmp_path, monkeypatch):
-    from sbmc.studies import toy
+    from sbmc_studies.paper import toy
 
     def small(out, seed, **options):
         few = {"draws": 12, "chains": 2, "scales": (1.0, 0.1), "temperatures": (1.0, 0.5)}

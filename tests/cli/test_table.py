@@ -3,8 +3,8 @@
 import pytest
 from study_records import entropies, write
 
-from sbmc.studies.paper import groups
-from sbmc.studies.tables.appendix import appendix_specs
+from sbmc_studies.paper.numbers import groups
+from sbmc_studies.paper.tables.appendix import appendix_specs
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from sbmc.checks import BadInput
 from sbmc.confidence import ABSTAIN, ConfidenceClassifier, fit_confidence, from_state, to_state
 from sbmc.confidence.abstention import _groups
 from sbmc.confidence.origin import origin_digest
-from sbmc.parameters import ParameterSpace
-from sbmc.prediction import Prediction, regression_prediction
+from sbmc.model.parameters import ParameterSpace
+from sbmc.prediction.prediction import Prediction, regression_prediction
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from benchmarks import meta_training
 from sbmc.checks import BadInput
 from sbmc.confidence import evaluate
 from sbmc.confidence.protocols import ConfidenceSet
-from sbmc.studies.methods import get_method
-from sbmc.studies.settings import resolve
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,7 +102,7 @@ def test_the_page_prints_the_committed_record():
 
 
 def test_an_ensemble_of_two_has_the_papers_auc():
-    # What the reason for a shortfall rests on (`sbmc.studies.claims.mnist7_confidence.SHORTFALLS`).
+    # What the reason for a shortfall rests on (`paper.claims.mnist7_confidence.SHORTFALLS`).
     record = json.loads(meta_training.RECORD.read_text("utf-8"))
     found = {row["members"]: row["default.auc_roc"] for row in record["ensembles"]}
     assert found[2] == pytest.approx(0.855, abs=0.01)

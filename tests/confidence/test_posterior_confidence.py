@@ -6,8 +6,8 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.ensemble_posterior import ensemble_posterior
 from sbmc.likelihoods import as_likelihood
+from sbmc.posterior.ensemble import ensemble_posterior
 
 
 def examples(count, seed):

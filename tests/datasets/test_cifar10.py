@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.datasets import cifar10, load_dataset
+from sbmc.datasets import load_dataset
+from sbmc_studies.data import cifar10
 
 SHARED = os.environ.get("SBMC_DATA", "")
 pytestmark = pytest.mark.skipif(

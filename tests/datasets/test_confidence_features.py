@@ -7,8 +7,8 @@ from feature_files import arrays
 
 from sbmc.checks import BadInput
 from sbmc.datasets import load_dataset
-from sbmc.datasets.confidence_features import SIZES, SOURCES, feature_parts
-from sbmc.datasets.confidence_sets import confidence_sets
+from sbmc_studies.data.confidence_features import SIZES, SOURCES, feature_parts
+from sbmc_studies.data.confidence_sets import confidence_sets
 
 # What the real files have.
 COUNTS = {

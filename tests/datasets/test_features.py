@@ -9,10 +9,10 @@ from feature_files import arrays, write
 
 from sbmc.checks import BadInput
 from sbmc.datasets import DataNotFound, load_dataset
-from sbmc.datasets.cifar10 import SOURCE as CIFAR10
-from sbmc.datasets.cifar10 import UNIT
-from sbmc.datasets.features import split_order
-from sbmc.datasets.imdb import SOURCE as IMDB
+from sbmc_studies.data.cifar10 import SOURCE as CIFAR10
+from sbmc_studies.data.cifar10 import UNIT
+from sbmc_studies.data.features import split_order
+from sbmc_studies.data.imdb import SOURCE as IMDB
 
 SOURCES = [IMDB, CIFAR10]
 

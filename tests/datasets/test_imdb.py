@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from sbmc.datasets import imdb, load_dataset
+from sbmc.datasets import load_dataset
+from sbmc_studies.data import imdb
 
 SHARED = os.environ.get("SBMC_DATA", "")
 pytestmark = pytest.mark.skipif(

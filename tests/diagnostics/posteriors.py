@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from sbmc.islands import IslandReport
+from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.posterior import Cost, Posterior
+from sbmc.model.parameters import select_parameters
+from sbmc.posterior.posterior import Cost, Posterior
 
 
 def make_net():

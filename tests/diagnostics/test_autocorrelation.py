@@ -10,12 +10,8 @@ import torch
 from scipy.signal import lfilter
 
 from sbmc import BadInput
-from sbmc.diagnostics import (
-    autocorrelation,
-    effective_sample_size,
-    integrated_autocorrelation_time,
-)
-from sbmc.extras import load_arviz
+from sbmc.bridges.optional import load_arviz
+from sbmc.diagnostics import autocorrelation, effective_sample_size, integrated_autocorrelation_time
 
 arviz = load_arviz()
 CHAINS, DRAWS = 8, 20_000

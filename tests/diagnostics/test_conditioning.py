@@ -16,7 +16,7 @@ from sbmc import BadInput, Gaussian
 from sbmc.diagnostics import condition_number
 from sbmc.diagnostics.conditioning import DENSE_DIM, extremes
 from sbmc.randomness import generator
-from sbmc.studies.networks import paper_cnn
+from sbmc_studies.experiments.networks import paper_cnn
 
 
 def regression_measured(dim, s, **options):

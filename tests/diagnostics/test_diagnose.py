@@ -22,7 +22,7 @@ from sbmc.diagnostics import (
     nested_rhat,
     rhat,
 )
-from sbmc.prior import AnchoredPrior, anchored_prior
+from sbmc.prior.gaussian import AnchoredPrior, anchored_prior
 
 INPUTS = torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 LABELS = torch.tensor([0, 1, 2, 1])

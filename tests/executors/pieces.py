@@ -18,15 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from sbmc import HMC, SMC
-from sbmc.building import TargetBuilder
-from sbmc.checkpoints import Checkpoint, CheckpointAt
-from sbmc.examples import Examples
-from sbmc.islands import Island, start_at_anchor, start_at_prior
+from sbmc.islands.checkpoints import Checkpoint, CheckpointAt
+from sbmc.islands.island import Island, start_at_anchor, start_at_prior
+from sbmc.islands.work import Batch, Work
 from sbmc.likelihoods import as_likelihood
-from sbmc.parameters import select_parameters
-from sbmc.prior import AnchoredPrior
+from sbmc.model.data import Examples
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.samplers.contract import Sampler
-from sbmc.work import Batch, Work
+from sbmc.target.building import TargetBuilder
 
 ROOT = Path(__file__).parents[2]
 SAMPLERS = {

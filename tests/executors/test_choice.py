@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sbmc.checks import BadInput
-from sbmc.executors import Futures, InProcess, Processes, Ray, as_executor, executors
+from sbmc.islands.executors import Futures, InProcess, Processes, Ray, as_executor, executors
 
 
 def test_every_file_of_the_folder_is_found():
@@ -80,7 +80,7 @@ def test_ray_refuses_nonsense_before_it_is_started(name, bad):
 
 
 def test_threads_are_shared_out(monkeypatch):
-    monkeypatch.setattr("sbmc.executors.processes.available_cores", lambda: 8)
+    monkeypatch.setattr("sbmc.islands.executors.processes.available_cores", lambda: 8)
     assert Processes().threads_each == 1
     assert Processes(workers=3).threads_each == 2
     assert Processes(workers=100).threads_each == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from executors.pieces import SAMPLERS, alone, make_work, open_checkpoint, same_bits
 
-from sbmc.checkpoints import Stopped
-from sbmc.executors.contract import TELL_INTERVAL, run_in_worker
+from sbmc.islands.checkpoints import Stopped
+from sbmc.islands.executors.contract import TELL_INTERVAL, run_in_worker
 
 
 class Clock:

@@ -21,10 +21,10 @@ from executors.pieces import (
 )
 
 from sbmc.checks import BadInput
-from sbmc.executors import Futures, InProcess
-from sbmc.executors.futures import _task
-from sbmc.executors.sending import as_done, digest_of, pack_work
-from sbmc.running import Interrupted, run_batches
+from sbmc.islands.executors import Futures, InProcess
+from sbmc.islands.executors.futures import _task
+from sbmc.islands.executors.sending import as_done, digest_of, pack_work
+from sbmc.islands.running import Interrupted, run_batches
 
 
 def drive(work, executor, islands=3, **settings):

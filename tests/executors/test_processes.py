@@ -30,8 +30,8 @@ from executors.pieces import (
 )
 
 from sbmc.checks import BadInput
-from sbmc.executors import InProcess, Processes
-from sbmc.running import Interrupted, run_batches
+from sbmc.islands.executors import InProcess, Processes
+from sbmc.islands.running import Interrupted, run_batches
 
 
 def drive(work, executor, islands=2, **settings):
@@ -194,14 +194,14 @@ def test_work_that_cannot_be_made_in_the_worker_stops_the_run():
 
 
 def test_workers_that_die_at_their_start_stop_the_run(monkeypatch):
-    monkeypatch.setattr("sbmc.executors.processes._BEGIN", "raise SystemExit(3)")
+    monkeypatch.setattr("sbmc.islands.executors.processes._BEGIN", "raise SystemExit(3)")
     with pytest.raises(RuntimeError, match="3 workers in a row died while they started"):
         drive(make_work(SAMPLERS["hmc"]), Processes(workers=1), 9)
 
 
 @pytest.mark.integration
 def test_a_worker_that_does_not_stop_in_time_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("sbmc.executors.processes.GRACE", 0.2)
+    monkeypatch.setattr("sbmc.islands.executors.processes.GRACE", 0.2)
     (tmp_path / "pids").mkdir()
     work = make_work(SAMPLERS["hmc"], Slow(str(tmp_path / "pids"), 600.0))
     checkpoint = open_checkpoint(tmp_path / "run", alone(2))
@@ -220,7 +220,7 @@ def test_a_worker_that_does_not_stop_in_time_is_killed(tmp_path, monkeypatch):
 MAIN = """
 import torch, sbmc
 from torch import nn
-from sbmc.executors import InProcess, Processes
+from sbmc.islands.executors import InProcess, Processes
 
 class Net(nn.Module):
     def __init__(self):
@@ -254,8 +254,8 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from executors.pieces import SAMPLERS, Slow, alone, make_work, open_checkpoint
-from sbmc.executors import Processes
-from sbmc.running import run_batches
+from sbmc.islands.executors import Processes
+from sbmc.islands.running import run_batches
 
 folder, kept = Path(sys.argv[1]), sys.argv[2] == "kept"
 work = make_work(SAMPLERS["hmc"], Slow(str(folder), float(sys.argv[3])))

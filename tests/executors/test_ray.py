@@ -30,9 +30,9 @@ from executors.pieces import (
 )
 
 from sbmc.checks import BadInput
-from sbmc.executors import InProcess, Ray
-from sbmc.executors.ray_cluster import _import_ray
-from sbmc.running import Interrupted, run_batches
+from sbmc.islands.executors import InProcess, Ray
+from sbmc.islands.executors.ray_cluster import _import_ray
+from sbmc.islands.running import Interrupted, run_batches
 
 pytestmark = [
     pytest.mark.integration,

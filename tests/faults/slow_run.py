@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import sbmc
-from sbmc.executors import InProcess, Processes, Ray
+from sbmc.islands.executors import InProcess, Processes, Ray
 
 ISLANDS = 4
 SAMPLERS = {

@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 from faults import slow_run
 
-from sbmc.checkpoints.codec import decode
-from sbmc.checkpoints.results import is_final, read_islands
-from sbmc.checkpoints.store import open_store
+from sbmc.islands.checkpoints.codec import decode
+from sbmc.islands.checkpoints.results import is_final, read_islands
+from sbmc.islands.checkpoints.store import open_store
 
 SEED = int(os.environ.get("SBMC_FAULT_SEED", "0")) or random.SystemRandom().randrange(10**6)
 SCRIPT = Path(slow_run.__file__)
@@ -136,7 +136,7 @@ def _words(pid: int) -> str:
 def _works(pid: int) -> bool:
     words = _words(pid)
     # Of Ray's many processes, those with a batch: a machine that loses its agents is lost itself.
-    return "sbmc.executors.worker" in words or words.startswith("ray::_task")
+    return "sbmc.islands.executors.worker" in words or words.startswith("ray::_task")
 
 
 def _running(pid: int) -> bool:

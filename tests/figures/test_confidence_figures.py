@@ -9,7 +9,8 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from sbmc.checks import BadInput
-from sbmc.figures import (
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.figures import (
     confusion,
     entropies,
     reliability,
@@ -18,12 +19,11 @@ from sbmc.figures import (
     spider,
     thresholds,
 )
-from sbmc.figures.catalogue import FIGURES, NAMES, draw_file
-from sbmc.figures.looks import looks
-from sbmc.figures.measured import read, seed_mean
-from sbmc.figures.style import PALETTE, new_figure, save
-from sbmc.studies.claims.mnist7_confidence import ROWS
-from sbmc.studies.experiments import get_experiment
+from sbmc_studies.figures.catalogue import FIGURES, NAMES, draw_file
+from sbmc_studies.figures.looks import looks
+from sbmc_studies.figures.measured import read, seed_mean
+from sbmc_studies.figures.style import PALETTE, new_figure, save
+from sbmc_studies.paper.claims.mnist7_confidence import ROWS
 
 MNIST7 = get_experiment("mnist7")
 

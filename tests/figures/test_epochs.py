@@ -1,12 +1,12 @@
 import pytest
 
 from sbmc.checks import BadInput
-from sbmc.figures.epochs import PANELS, curve_row, draw, draw_file, read_series
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.paper import gold_standards
-from sbmc.studies.records import Record, write_record
-from sbmc.studies.settings import resolve
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.figures.epochs import PANELS, curve_row, draw, draw_file, read_series
+from sbmc_studies.paper.numbers import gold_standards
+from sbmc_studies.records.record import Record, write_record
 
 MNIST7 = get_experiment("mnist7")
 CURVES = MNIST7.curves["epochs"]

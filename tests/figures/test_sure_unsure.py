@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from sbmc.checks import BadInput
-from sbmc.figures.sure_unsure import (
+from sbmc.prediction.prediction import Prediction
+from sbmc_studies.figures.sure_unsure import (
     COUNT,
     draw,
     draw_file,
@@ -13,7 +14,6 @@ from sbmc.figures.sure_unsure import (
     select_examples,
     write_examples,
 )
-from sbmc.prediction import Prediction
 
 CLASSES = 3
 

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import parametrize
 
-from sbmc import forward as forward_package
 from sbmc.checks import BadInput
-from sbmc.forward import build_forward
-from sbmc.forward.fused import FusedForward
-from sbmc.forward.loop import LoopForward
-from sbmc.forward.rules import Unsupported
-from sbmc.forward.vmap import VmapForward
-from sbmc.parameters import select_parameters
+from sbmc.model import forward as forward_package
+from sbmc.model.forward import build_forward
+from sbmc.model.fused import FusedForward
+from sbmc.model.loop import LoopForward
+from sbmc.model.parameters import select_parameters
+from sbmc.model.rules import Unsupported
+from sbmc.model.vmap import VmapForward
 
 PARTICLES, EXAMPLES = 3, 4
 

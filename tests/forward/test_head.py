@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from sbmc.examples import Examples
-from sbmc.forward import build_forward
-from sbmc.forward.native import head
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
-from sbmc.target import Chunks, Target
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.kernels.native import head
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.target.target import Chunks, Target
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")),

@@ -10,14 +10,15 @@ import pytest
 import torch
 from torch import nn
 
-from sbmc.examples import Examples
-from sbmc.forward import build_forward, kernels
-from sbmc.forward.linear import LinearKernel
-from sbmc.forward.native import chain
 from sbmc.likelihoods import Categorical, Custom, Gaussian
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
-from sbmc.target import Chunks, Source, Target
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.kernels import choice as kernels
+from sbmc.model.kernels.linear import LinearKernel
+from sbmc.model.kernels.native import chain
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.target.target import Chunks, Source, Target
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")),
@@ -281,7 +282,7 @@ def test_several_chunks_of_particles_do_not_cut_up_the_examples():
 @pytest.mark.parametrize("name", ["paper", "two convolutions with stride"])
 def test_what_is_not_kept_prepared_gives_the_same_bits(name, monkeypatch):
     kept = make_target(name)
-    monkeypatch.setattr("sbmc.needs.PREPARED_BYTES", 10)
+    monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 10)
     fresh = make_target(name)
     assert (kept._laid is None, fresh._laid is None) == (False, True)
     z = positions(kept)

@@ -4,14 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from sbmc.examples import Examples
-from sbmc.forward import build_forward, lowrank
-from sbmc.forward.kernels import find_kernel
 from sbmc.language import LoraHead
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.prior import AnchoredPrior
-from sbmc.target import Target
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.kernels import lowrank
+from sbmc.model.kernels.choice import find_kernel
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.target.target import Target
 
 CLASSES, FEATURES, RANK, EXAMPLES = 13, 9, 4, 50
 

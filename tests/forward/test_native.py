@@ -13,14 +13,15 @@ import pytest
 import torch
 from torch import nn
 
-from sbmc.examples import Examples
-from sbmc.forward import build_forward, native
-from sbmc.forward.fused import FusedForward
-from sbmc.forward.native import build, planes
 from sbmc.likelihoods import Categorical
-from sbmc.parameters import select_parameters
-from sbmc.prior import anchored_prior
-from sbmc.target import Chunks, Target
+from sbmc.model.data import Examples
+from sbmc.model.forward import build_forward
+from sbmc.model.fused import FusedForward
+from sbmc.model.kernels import native
+from sbmc.model.kernels.native import build, planes
+from sbmc.model.parameters import select_parameters
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.target.target import Chunks, Target
 
 PARTICLES, EXAMPLES = 3, 4
 SOURCE = Path(planes.__file__).with_name("stem.c")

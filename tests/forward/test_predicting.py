@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from sbmc.forward import build_forward
-from sbmc.forward.native.chain import ChainKernel
-from sbmc.forward.predicting import BATCH_OF_ONE_LAYER, Predictor
-from sbmc.parameters import select_parameters
+from sbmc.model.forward import build_forward
+from sbmc.model.kernels.native.chain import ChainKernel
+from sbmc.model.parameters import select_parameters
+from sbmc.model.predicting import BATCH_OF_ONE_LAYER, Predictor
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")),
@@ -47,8 +47,8 @@ def make(name, examples=70, particles=13):
 @pytest.mark.parametrize(("examples", "particles"), [(1, 1), (70, 13), (201, 3)])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_in_parts_are_those_of_the_model(name, examples, particles, threads, monkeypatch):
-    monkeypatch.setattr("sbmc.forward.predicting.PARTICLES_AT_ONCE", 2)
-    monkeypatch.setattr("sbmc.forward.predicting.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("sbmc.model.predicting.PARTICLES_AT_ONCE", 2)
+    monkeypatch.setattr("sbmc.model.predicting.MOST_AT_ONCE", 2)
     forward, theta, inputs = make(name, examples, particles)
     predictor = Predictor.build(forward, theta[0], inputs)
     assert predictor.kernel is not None

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from sbmc.checks import BadInput
-from sbmc.forward.functional import evaluation_copy
-from sbmc.forward.loop import LoopForward
-from sbmc.forward.outputs import as_logits
-from sbmc.forward.vmap import VmapForward
-from sbmc.parameters import select_parameters
+from sbmc.model.functional import evaluation_copy
+from sbmc.model.loop import LoopForward
+from sbmc.model.outputs import as_logits
+from sbmc.model.parameters import select_parameters
+from sbmc.model.vmap import VmapForward
 
 PATHS = [VmapForward, LoopForward]
 PARTICLES, EXAMPLES = 3, 5

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc.forward.native import build, chain, head, planes
-from sbmc.merging import merge
-from sbmc.parameters import select_parameters
+from sbmc.model.kernels.native import build, chain, head, planes
+from sbmc.model.parameters import select_parameters
+from sbmc.posterior.merging import merge
 
 pytestmark = [
     # Runs as short as these are no posteriors, and may be told so.
@@ -160,7 +160,7 @@ def test_the_reason_is_no_part_of_what_a_run_is(tmp_path, monkeypatch):
     net, dim = make_net(), select_parameters(make_net()).dim
     folder = tmp_path / "checkpoint"
     first = fit(net, checkpoint=folder)
-    monkeypatch.setattr("sbmc.target.choose_kernel", _with_another_reason)
+    monkeypatch.setattr("sbmc.target.target.choose_kernel", _with_another_reason)
     again = fit(net, checkpoint=folder, islands=2)
     assert again.settings["kernel_reason"] == "in other words"
     assert torch.equal(again.positions[:1], first.positions)
@@ -169,6 +169,6 @@ def test_the_reason_is_no_part_of_what_a_run_is(tmp_path, monkeypatch):
 
 
 def _with_another_reason(*parts):
-    from sbmc.forward.kernels import choose_kernel
+    from sbmc.model.kernels.choice import choose_kernel
 
     return choose_kernel(*parts)._replace(reason="in other words")

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import sbmc
-from sbmc.checkpoints import open_store
-from sbmc.checkpoints.pilot import read_pilot
 from sbmc.checks import BadInput
-from sbmc.persistence import _digest
+from sbmc.islands.checkpoints import open_store
+from sbmc.islands.checkpoints.pilot import read_pilot
+from sbmc.posterior.saving import _digest
 
 # Three particles are few.
 pytestmark = pytest.mark.filterwarnings("ignore:The population of", "ignore:The evidence leaves")
@@ -128,7 +128,7 @@ def test_a_pilot_of_before_without_digest_is_read(pilot, monkeypatch):
     assert old.pop("digest")
     pilot.write_text(json.dumps(old))
     expected = fit(**PILOT).positions
-    monkeypatch.setattr("sbmc.sampling.learn", lambda *a: pytest.fail("a second pilot"))
+    monkeypatch.setattr("sbmc.islands.sampling.learn", lambda *a: pytest.fail("a second pilot"))
     assert torch.equal(fit(pilot.parent, **PILOT).positions, expected)
 
 
@@ -330,7 +330,7 @@ def test_a_finished_checkpoint_opens_on_a_full_disk(tmp_path, monkeypatch):
     def no_space(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sbmc.checkpoints.store.LocalStore._put", no_space)
+    monkeypatch.setattr("sbmc.islands.checkpoints.store.LocalStore._put", no_space)
     assert torch.equal(fit(tmp_path / "run").positions, expected.positions)
     with pytest.raises(BadInput, match="`checkpoint` must be a folder"):
         fit(tmp_path / "run", islands=3)

@@ -16,9 +16,9 @@ from torch import nn
 from torch.nn import functional
 
 import sbmc
-from sbmc.checkpoints.manifest import json_digest
 from sbmc.checks import BadInput
-from sbmc.persistence import _digest
+from sbmc.islands.checkpoints.manifest import json_digest
+from sbmc.posterior.saving import _digest
 
 X = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -109,7 +109,7 @@ def test_other_data_are_named_and_not_what_follows_from_them():
 
 
 def without_kernel(monkeypatch):
-    monkeypatch.setattr("sbmc.target.choose_kernel", lambda *a: (None, "it is switched off"))
+    monkeypatch.setattr("sbmc.target.target.choose_kernel", lambda *a: (None, "it is switched off"))
 
 
 def test_which_kernel_computes_belongs_to_a_checkpoint_and_not_to_a_file(tmp_path, monkeypatch):

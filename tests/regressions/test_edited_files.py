@@ -8,8 +8,8 @@ import pytest
 from study_records import write
 
 from sbmc.checks import BadInput
-from sbmc.studies.journal import Journal, read_journal
-from sbmc.studies.records import BadRecord, read_record, record_path
+from sbmc_studies.records.record import BadRecord, read_record, record_path
+from sbmc_studies.runs.run_file import Journal, read_journal
 
 DEEP = "[" * 100_000 + "]" * 100_000
 ODD = [None, 3, -1, 1.5, True, "words", [], {}, [1], ["a"], {"a": 1}, {"a": [1]}, [[[1]]]]

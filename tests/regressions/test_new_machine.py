@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sbmc import extras
+from sbmc.bridges import optional as extras
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "sbmc" / "extras.py"

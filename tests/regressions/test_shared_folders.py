@@ -19,9 +19,9 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc.checkpoints import CheckpointAt
 from sbmc.checks import BadInput
-from sbmc.studies.journal import Journal, under_way
+from sbmc.islands.checkpoints import CheckpointAt
+from sbmc_studies.runs.run_file import Journal, under_way
 
 ROOT = Path(__file__).parents[2]
 DATA = (

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc.threads import side_by_side, thread_count, threads_for, torch_threads
+from sbmc.model.threads import side_by_side, thread_count, threads_for, torch_threads
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +73,7 @@ def test_the_library_leaves_the_policy_alone_and_the_package_imports_no_torch():
 def test_fit_is_the_function_whatever_was_imported_before():
     import importlib
 
-    module = importlib.import_module("sbmc.fit")
+    module = importlib.import_module("sbmc.fitting.fit")
     assert sbmc.fit is module.fit
     assert callable(sbmc.fit)
 
@@ -130,7 +130,7 @@ def test_a_fit_of_a_small_network_starts_no_threads_and_keeps_its_bits(sampler, 
     data = torch.randn(200, 20), torch.randint(2, (200,))
     options = {"sampler": sampler, "progress": False, "chunk_size": 50}
     alone = sbmc.fit(net, data, **options)
-    monkeypatch.setattr("sbmc.threads._pool", None)
+    monkeypatch.setattr("sbmc.model.threads._pool", None)
     with torch_threads(2):
         together = sbmc.fit(net, data, **options)
     assert torch.equal(alone.positions, together.positions)

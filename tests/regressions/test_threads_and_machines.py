@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 import sbmc
-from sbmc.forward.tracing import trace
-from sbmc.threads import Lock
+from sbmc.model.threads import Lock
+from sbmc.model.tracing import trace
 
 ROOT = Path(__file__).parents[2]
 # Runs as short as these are no posteriors, and may be told so.
@@ -194,7 +194,7 @@ import os, signal, sys, threading, warnings
 import torch
 from torch import nn
 import sbmc
-from sbmc.threads import Lock
+from sbmc.model.threads import Lock
 
 warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
 signal.alarm(50)  # a child that hangs is ended by this, and so is its parent

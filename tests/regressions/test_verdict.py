@@ -13,12 +13,12 @@ from every_sampler import discover, small
 from torch import nn
 
 import sbmc
-from sbmc.curvature import diagonal_fisher, estimate_fisher
-from sbmc.health import Health, HealthWarning, assess
-from sbmc.islands import IslandReport
-from sbmc.movement import FISHER_ROWS, with_movement
-from sbmc.preparing import describe_sampler
+from sbmc.fitting.preparing import describe_sampler
+from sbmc.islands.health import Health, HealthWarning, assess
+from sbmc.islands.island import IslandReport
+from sbmc.islands.movement import FISHER_ROWS, with_movement
 from sbmc.samplers import HMC, MALA, SGHMC, SMC
+from sbmc.target.curvature import diagonal_fisher, estimate_fisher
 
 
 def digits(rows=300):
@@ -234,7 +234,7 @@ def captured_work(monkeypatch, net, data, **options):
         found["work"], found["islands"] = work, islands
         return with_movement(islands, work)
 
-    monkeypatch.setattr(sys.modules["sbmc.fit"], "with_movement", capture)
+    monkeypatch.setattr(sys.modules["sbmc.fitting.fit"], "with_movement", capture)
     found["posterior"] = sbmc.fit(net, data, progress=False, **options)
     return found
 
@@ -274,7 +274,9 @@ def test_the_verdict_changes_no_bit_of_the_posterior(monkeypatch):
     data, options = linear_data(), {"sampler": HMC(steps=6), "progress": False}
     net = nn.Linear(3, 2)
     judged = sbmc.fit(net, data, **options)
-    monkeypatch.setattr(sys.modules["sbmc.fit"], "with_movement", lambda islands, work: islands)
+    monkeypatch.setattr(
+        sys.modules["sbmc.fitting.fit"], "with_movement", lambda islands, work: islands
+    )
     assert torch.equal(sbmc.fit(net, data, **options).positions, judged.positions)
 
 

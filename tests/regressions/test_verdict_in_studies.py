@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.health import health_of, pooled_verdict
-from sbmc.studies.records import read_record
+from sbmc_studies.records.health import health_of, pooled_verdict
+from sbmc_studies.records.record import read_record
 
 FEW = ("--set", "max_epochs=3", "--set", "particles=2")
 

@@ -9,7 +9,7 @@ from torch import nn
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.datasets import load_dataset
-from sbmc.studies.workshop import TRAINING, Context
+from sbmc_studies.runs.context import TRAINING, Context
 
 
 def deep_net() -> nn.Module:

@@ -6,11 +6,11 @@ import pytest
 from report_pages import read_page
 from study_records import entropies, write
 
-from sbmc.report import collect
-from sbmc.report.claims import decide_claims
-from sbmc.studies.claims.all_studies import CONFIDENCE, STUDIES, confidence_claim_lines
-from sbmc.studies.claims.claim import check_claim
-from sbmc.studies.paper import groups
+from sbmc_studies.paper.claims.all_studies import CONFIDENCE, STUDIES, confidence_claim_lines
+from sbmc_studies.paper.claims.claim import check_claim
+from sbmc_studies.paper.numbers import groups
+from sbmc_studies.report import collect
+from sbmc_studies.report.claims import decide_claims
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 

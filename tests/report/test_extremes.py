@@ -11,14 +11,14 @@ import torch
 from report_pages import read_page, write_run
 
 from sbmc.checks import BadInput
-from sbmc.prediction import Prediction
-from sbmc.report.pictures import MOST_LETTERS, look_up_pictures, look_up_texts, png
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.extremes import COUNT, find_extremes, read_extremes, write_extremes
-from sbmc.studies.methods import get_method
-from sbmc.studies.runner import run_study
-from sbmc.studies.settings import resolve
-from sbmc.studies.workshop import Workshop
+from sbmc.prediction.prediction import Prediction
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.report.pictures import MOST_LETTERS, look_up_pictures, look_up_texts, png
+from sbmc_studies.runs.context import Workshop
+from sbmc_studies.runs.extremes import COUNT, find_extremes, read_extremes, write_extremes
+from sbmc_studies.runs.runner import run_study
 
 
 class Ensemble:
@@ -146,7 +146,7 @@ def test_pictures_are_looked_up_in_the_data_set():
 def test_data_that_are_not_here_are_not_fetched(tmp_path, monkeypatch):
     monkeypatch.setenv("SBMC_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("sbmc.datasets.mnist7.fetch", lambda: pytest.fail("fetched"))
+    monkeypatch.setattr("sbmc_studies.data.mnist7.fetch", lambda: pytest.fail("fetched"))
     assert look_up_pictures("mnist7", [extreme(0)], 0, None) is None
 
 

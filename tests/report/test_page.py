@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from report_pages import Reader, make_record, read_page, write_run, write_study
 
-from sbmc.report import collect, render
+from sbmc.report import render
 from sbmc.report.limits import Limits
-from sbmc.studies.pooling import pool
+from sbmc_studies.records.pooling import pool
+from sbmc_studies.report import collect
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 SECTIONS = (

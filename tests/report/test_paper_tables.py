@@ -6,14 +6,15 @@ import pytest
 from report_pages import Reader, read_page
 from study_records import entropies, write
 
-from sbmc.report import collect, render
-from sbmc.report.paper_tables import paper_label, paper_tables
-from sbmc.studies.confidence import PROTOCOLS, arrays_file
-from sbmc.studies.experiments import experiment_names, get_experiment
-from sbmc.studies.paper import groups, table_names
-from sbmc.studies.tables.appendix import appendix_specs, build_appendix
-from sbmc.studies.tables.confidence import build_confidence, chosen_tables
-from sbmc.studies.tables.times import build_times
+from sbmc.report import render
+from sbmc_studies.experiments.experiment import experiment_names, get_experiment
+from sbmc_studies.paper.numbers import groups, table_names
+from sbmc_studies.paper.tables.appendix import appendix_specs, build_appendix
+from sbmc_studies.paper.tables.confidence import build_confidence, chosen_tables
+from sbmc_studies.paper.tables.times import build_times
+from sbmc_studies.report import collect
+from sbmc_studies.report.paper_tables import paper_label, paper_tables
+from sbmc_studies.runs.confidence import PROTOCOLS, arrays_file
 
 
 def metrics(level=0.0):

@@ -10,10 +10,10 @@ from report_pages import read_page, write_run
 from study_records import entropies, write
 
 from sbmc.language import text_states
-from sbmc.report.tokens import look_up_tokens
-from sbmc.studies.confidence import arrays_file
-from sbmc.studies.extremes import Extreme
-from sbmc.studies.paper import groups
+from sbmc_studies.paper.numbers import groups
+from sbmc_studies.report.tokens import look_up_tokens
+from sbmc_studies.runs.confidence import arrays_file
+from sbmc_studies.runs.extremes import Extreme
 
 
 def metrics(name, level=0.0, nll=0.3):
@@ -98,7 +98,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_tokens_are_words_and_inputs_what_comes_before_them(cache):
-    from sbmc.datasets.shakespeare import next_token_data
+    from sbmc_studies.data.shakespeare import next_token_data
 
     data = next_token_data(cache, classes=10)
     labels = data.test[1].tolist()

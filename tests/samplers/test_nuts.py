@@ -20,12 +20,12 @@ from targets import (
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.examples import Examples
-from sbmc.prior import AnchoredPrior
-from sbmc.running import run_islands
+from sbmc.islands.running import run_islands
+from sbmc.model.data import Examples
+from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.samplers import nuts, nuts_chains
 from sbmc.samplers.nuts import NUTS
-from sbmc.target import Evaluation
+from sbmc.target.target import Evaluation
 
 SHORT = NUTS(warmup_draws=50, draws=20)
 
@@ -458,7 +458,7 @@ class TestManyDimensions:
 
     @pytest.mark.slow
     def test_the_mnist7_network(self):
-        from sbmc.studies.networks import build_network
+        from sbmc_studies.experiments.networks import build_network
 
         model = build_network("cnn", (1, 28, 28), 8)
         rng = torch.Generator().manual_seed(0)

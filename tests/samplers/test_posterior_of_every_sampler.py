@@ -30,7 +30,7 @@ from sbmc import HMC, MALA, SMC
 from sbmc.samplers import ghmc, hmc_kernel, mala, pcn, sg_chains, sghmc, sgld, ubu
 from sbmc.samplers.smc import tempering
 from sbmc.samplers.smc.increments import tilt
-from sbmc.target import Evaluation
+from sbmc.target.target import Evaluation
 
 S = 0.25
 

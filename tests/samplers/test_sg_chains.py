@@ -6,11 +6,12 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc import SGHMC, SGLD, UBU, BadInput, work
+from sbmc import SGHMC, SGLD, UBU, BadInput
+from sbmc.islands import work
 from sbmc.samplers import sg_chains, sgld
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.sg_chains import StepInfo, run_passes
-from sbmc.target import Evaluations
+from sbmc.target.target import Evaluations
 
 SAMPLERS = [SGLD, SGHMC, UBU]
 EXAMPLES = 10
@@ -293,14 +294,14 @@ def test_settings_are_frozen_and_by_name():
 
 def test_passes_are_counted_as_epochs(monkeypatch):
     counts = []
-    made = sbmc.target.Target.parts
+    made = sbmc.target.target.Target.parts
 
     def watch(self, **options):
         if not options:  # not those of the verdict, which looks at a few examples afterwards
             counts.append(self.evaluations)
         return made(self, **options)
 
-    monkeypatch.setattr(sbmc.target.Target, "parts", watch)
+    monkeypatch.setattr(sbmc.target.target.Target, "parts", watch)
     # 20 examples in batches of 6: three and a short one.
     sample(SGLD(epochs=5, batch_size=6))
     assert counts == [Evaluations(gradient=15, forward=0)]

@@ -14,10 +14,10 @@ from targets import (
     skewed_log_likelihood,
 )
 
-import sbmc.minibatch
+import sbmc.target.minibatch
 from sbmc import SGLD
 from sbmc.samplers import sgld
-from sbmc.target import Evaluation
+from sbmc.target.target import Evaluation
 
 ALL = [[(0, 1, 2, 3)]]
 
@@ -137,13 +137,13 @@ class TestDistribution:
         assert mean_and_covariance_fit(sample_regression(s, sampler), mean, covariance)
 
     def test_a_missing_scale_is_caught_there(self, monkeypatch):
-        evaluate = sbmc.minibatch.MiniBatches.__call__
+        evaluate = sbmc.target.minibatch.MiniBatches.__call__
 
         def unscaled(self, z, index):
             share = index.shape[1] / len(self)
             return Evaluation(*(share * part for part in evaluate(self, z, index)))
 
-        monkeypatch.setattr(sbmc.minibatch.MiniBatches, "__call__", unscaled)
+        monkeypatch.setattr(sbmc.target.minibatch.MiniBatches, "__call__", unscaled)
         mean, covariance = conjugate_regression().posterior(1.0)
         sampler = SGLD(epochs=120, batch_size=6, step_size=0.004)
         assert not mean_and_covariance_fit(sample_regression(1.0, sampler), mean, covariance)

@@ -6,13 +6,13 @@ from sklearn.metrics import auc
 
 import sbmc.confidence
 from sbmc.confidence import ConfidenceReport, load_arrays
-from sbmc.studies.confidence import PROTOCOLS, WITNESS, arrays_file, has_confidence
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.records import read_record, record_path
-from sbmc.studies.runner import POSTERIOR, run_study
-from sbmc.studies.settings import resolve
-from sbmc.studies.workshop import Workshop
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.records.record import read_record, record_path
+from sbmc_studies.runs.confidence import PROTOCOLS, WITNESS, arrays_file, has_confidence
+from sbmc_studies.runs.context import Workshop
+from sbmc_studies.runs.runner import POSTERIOR, run_study
 
 DIGITS = get_experiment("digits")
 TINY = {"max_epochs": 3, "batch_size": 256, "steps": 3, "particles": 2}
@@ -152,7 +152,7 @@ def test_prefixes_are_measured_by_their_own_islands(tmp_path, quick):
 
 
 def test_methods_of_one_process_share_the_sets(tmp_path, quick, monkeypatch):
-    from sbmc.datasets import confidence_sets as module
+    from sbmc_studies.data import confidence_sets as module
 
     made = []
     original = module.confidence_sets

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.claims.mnist7_confidence import AUC_ROC, GUARANTEE, MAP, SWA_ANCHORED, Which
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.pooling import SEEDS
-from sbmc.studies.runs import RunsInFolder
-from sbmc.studies.tables.confidence import (
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.paper.claims.mnist7_confidence import AUC_ROC, GUARANTEE, MAP, SWA_ANCHORED, Which
+from sbmc_studies.paper.tables.confidence import (
     MISSING,
     build_confidence,
     chosen_tables,
@@ -17,6 +15,8 @@ from sbmc.studies.tables.confidence import (
     find_confidence,
     write_confidence,
 )
+from sbmc_studies.records.finding import RunsInFolder
+from sbmc_studies.records.pooling import SEEDS
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "experiments" / "records"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sbmc.checks import BadInput
-from sbmc.studies.journal import Journal, begin_anew, find_runs, read_journal, under_way
+from sbmc_studies.runs.run_file import Journal, begin_anew, find_runs, read_journal, under_way
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"s": 0.1, "islands": 2, "trajectory": 1.5707963267948966, "first_island": None}
@@ -106,7 +106,7 @@ def test_a_folder_belongs_to_one_process(journal, folder):
     code = f"""
 from pathlib import Path
 from sbmc.checks import BadInput
-from sbmc.studies.journal import Journal, under_way
+from sbmc_studies.runs.run_file import Journal, under_way
 journal = Journal("digits", "s-hmc", {SETTINGS!r}, 3)
 try:
     with under_way(journal, Path({str(folder)!r})):

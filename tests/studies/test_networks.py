@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from sbmc.checks import BadInput
-from sbmc.studies.networks import build_network, paper_cnn
+from sbmc_studies.experiments.networks import build_network, paper_cnn
 
 
 @pytest.mark.parametrize(("size", "parameters"), [(28, 6320), (8, 40 + 64 * 8 + 8)])

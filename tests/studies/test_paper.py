@@ -1,8 +1,8 @@
 import pytest
 
 from sbmc.checks import BadInput
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.paper import find_row, gold_standards, main_rows, read_table
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.paper.numbers import find_row, gold_standards, main_rows, read_table
 
 
 def test_table_1_as_printed():

@@ -3,17 +3,16 @@ import math
 
 import pytest
 
-from sbmc.studies.records import (
+from sbmc.storage.provenance import hardware_summary, software_versions
+from sbmc_studies.experiments.settings import ALWAYS
+from sbmc_studies.records.record import (
     BadRecord,
     Record,
-    hardware_summary,
     read_record,
     read_seeds,
     record_path,
-    software_versions,
     write_record,
 )
-from sbmc.studies.settings import ALWAYS
 
 
 def make_record(**changes):
@@ -75,7 +74,7 @@ def test_a_failure_while_writing_keeps_the_old_record(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("sbmc.studies.records.json.dump", broken)
+    monkeypatch.setattr("sbmc_studies.records.record.json.dump", broken)
     with pytest.raises(OSError, match="disk full"):
         write_record(tmp_path, make_record(metrics={"accuracy": 0.5}))
     assert path.read_text() == before

@@ -3,13 +3,13 @@ import shutil
 
 import pytest
 
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.records import read_record
-from sbmc.studies.reweighting import POSTERIOR
-from sbmc.studies.runner import run_study
-from sbmc.studies.settings import resolve
-from sbmc.studies.workshop import Workshop
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.records.record import read_record
+from sbmc_studies.runs.context import Workshop
+from sbmc_studies.runs.reweighting import POSTERIOR
+from sbmc_studies.runs.runner import run_study
 
 
 def study(out, weights, *, method="s-smc", save=False, force=False, seed=0, also=(1,), **changes):

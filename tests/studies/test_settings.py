@@ -4,10 +4,10 @@ import pytest
 
 from sbmc.checks import BadInput
 from sbmc.samplers import MALA, SMC
-from sbmc.studies.experiments import experiment_names, get_experiment
-from sbmc.studies.methods import METHODS, get_method
-from sbmc.studies.samplers import build_sampler
-from sbmc.studies.settings import (
+from sbmc_studies.experiments.experiment import experiment_names, get_experiment
+from sbmc_studies.experiments.methods import METHODS, get_method
+from sbmc_studies.experiments.samplers import build_sampler
+from sbmc_studies.experiments.settings import (
     ALWAYS,
     check_setting,
     parse_assignment,

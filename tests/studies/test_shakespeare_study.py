@@ -9,17 +9,17 @@ import torch
 from tiny_language import TEXT, folder_of_weights, use_stand_in
 
 from sbmc.checks import BadInput
-from sbmc.datasets import shakespeare
 from sbmc.language import LoraHead, text_states
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.networks import build_network
-from sbmc.studies.pooling import find_records
-from sbmc.studies.records import read_record
-from sbmc.studies.runner import prepare_context, run_study
-from sbmc.studies.settings import resolve
-from sbmc.studies.tables.study import differences, write_tables
-from sbmc.studies.workshop import Workshop
+from sbmc_studies.data import shakespeare
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.paper.tables.study import differences, write_tables
+from sbmc_studies.records.pooling import find_records
+from sbmc_studies.records.record import read_record
+from sbmc_studies.runs.context import Workshop
+from sbmc_studies.runs.runner import prepare_context, run_study
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "experiments" / "records"

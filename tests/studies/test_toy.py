@@ -9,10 +9,10 @@ from rich.console import Console
 from sbmc.checks import BadInput
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.nuts import NUTS
-from sbmc.studies.records import Record, read_record
-from sbmc.studies.toy import Toy, draw_toy, read_toy, run_toy, toy_table, toy_verdicts
-from sbmc.studies.toy import run as study
-from sbmc.studies.toy.target import Case, ToyTarget, density, find_mode
+from sbmc_studies.paper.toy import Toy, draw_toy, read_toy, run_toy, toy_table, toy_verdicts
+from sbmc_studies.paper.toy import run as study
+from sbmc_studies.paper.toy.target import Case, ToyTarget, density, find_mode
+from sbmc_studies.records.record import Record, read_record
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records" / "toy" / "nuts"
 SEEDS = range(5)
@@ -203,7 +203,7 @@ class TestShow:
         assert path.read_bytes().startswith(b"\x89PNG")
 
     def test_figure_has_three_panels_with_all_curves(self, small):
-        from sbmc.studies.toy.figure import draw
+        from sbmc_studies.paper.toy.figure import draw
 
         panels = draw(small[0]).axes
         assert len(panels) == 3

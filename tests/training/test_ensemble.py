@@ -164,10 +164,10 @@ def test_the_cost_is_counted(stopped):
 
 
 def test_a_member_that_has_stopped_costs_nothing(stopped):
-    from sbmc.examples import Examples
-    from sbmc.forward.loop import LoopForward
     from sbmc.likelihoods import Categorical
-    from sbmc.parameters import select_parameters
+    from sbmc.model.data import Examples
+    from sbmc.model.loop import LoopForward
+    from sbmc.model.parameters import select_parameters
 
     net = make_net()
     forward, rows = LoopForward(net, select_parameters(net)), []

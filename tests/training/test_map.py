@@ -10,7 +10,7 @@ from torch import nn
 
 from sbmc.checks import BadInput
 from sbmc.likelihoods import Gaussian
-from sbmc.parameters import select_parameters
+from sbmc.model.parameters import select_parameters
 from sbmc.training import TrainingHistory, train_ensemble, train_map
 from sbmc.training.module import training_mode_layers
 

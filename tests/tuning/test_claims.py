@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.records import write_json
+from sbmc.storage.files import write_json
 from sbmc.tuning import Cell, Tuning
-from sbmc.tuning.claims import CLAIMS, check_tuning_claim, improves_with_v, insensitive_to_s
 from sbmc.tuning.ledger import NAME
+from sbmc_studies.tuning.claims import CLAIMS, check_tuning_claim, improves_with_v, insensitive_to_s
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 FOLDS = 5

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.cli import tune as command
-from sbmc.cli.run import Request as RunRequest
-from sbmc.tuning.experiment import plan_tuning
+from sbmc_studies.commands import tune as command
+from sbmc_studies.commands.run import Request as RunRequest
+from sbmc_studies.tuning.experiment import plan_tuning
 
 TINY = ["--set", "max_epochs=3", "--set", "batch_size=256", "--set", "leapfrog=1", "--epochs", "2"]
 TINY += ["--particles", "2", "--folds", "2", "--examples", "120"]
@@ -38,7 +38,7 @@ def test_two_tables_a_record_and_a_command_to_run_next(sbmc, tmp_path):
     assert ("no epistemic uncertainty" in output) == (chosen["s"] == 0)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sbmc.cli.run.run", lambda request: seen.append(request) or 0)
+        patch.setattr("sbmc_studies.commands.run.run", lambda request: seen.append(request) or 0)
         assert sbmc(*shlex.split(line)[1:])[0] == 0
     assert isinstance(seen[0], RunRequest)
     settings = seen[0].plans[0][1]
@@ -63,7 +63,7 @@ def test_ctrl_c_says_that_the_same_command_goes_on(sbmc, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sbmc.tuning.experiment.run_tuning", interrupted)
+    monkeypatch.setattr("sbmc_studies.tuning.experiment.run_tuning", interrupted)
     code, _, errors = sbmc("tune", "digits")
     assert code == 130
     assert errors == "sbmc: interrupted; every score so far is kept. The same command goes on.\n"
@@ -114,7 +114,7 @@ def test_the_folder_follows_from_all_settings_but_the_grids(tmp_path):
 
 def test_commands_on_the_page_are_understood(sbmc, monkeypatch):
     monkeypatch.setattr(command, "run_tune", lambda request: 0)
-    monkeypatch.setattr("sbmc.cli.run.run", lambda request: 0)
+    monkeypatch.setattr("sbmc_studies.commands.run.run", lambda request: 0)
     lines = re.findall(r"^(sbmc [^#\n]*)", PAGE.read_text("utf-8"), re.MULTILINE)
     assert len(lines) >= 3
     for line in lines:

@@ -8,9 +8,9 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.examples import as_examples
 from sbmc.likelihoods import as_likelihood
-from sbmc.parameters import select_parameters
+from sbmc.model.data import as_examples
+from sbmc.model.parameters import select_parameters
 from sbmc.training.settings import TrainingSettings
 from sbmc.tuning import training
 from sbmc.tuning.folds import make_folds

@@ -70,8 +70,10 @@ def test_scores_are_those_of_the_held_out_examples():
         sampler=QUICK["sampler"], particles=4, first_island=1,
     )  # fmt: skip
     probs = posterior.predict(inputs[fold.held_out]).probs
-    assert cells[0.1, 1].scores["accuracy"] == sbmc.metrics.accuracy(probs, labels[fold.held_out])
-    nll = sbmc.metrics.nll(probs, labels[fold.held_out])
+    assert cells[0.1, 1].scores["accuracy"] == sbmc.prediction.metrics.accuracy(
+        probs, labels[fold.held_out]
+    )
+    nll = sbmc.prediction.metrics.nll(probs, labels[fold.held_out])
     assert cells[0.1, 1].scores["nll"] == pytest.approx(nll, rel=1e-5)
 
 

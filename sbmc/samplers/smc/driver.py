@@ -42,7 +42,7 @@ from sbmc.samplers.snapshot import (
     with_fields,
     with_runs,
 )
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 if TYPE_CHECKING:
     from sbmc.samplers.smc.settings import SMC

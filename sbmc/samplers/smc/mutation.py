@@ -20,7 +20,7 @@ from sbmc.samplers.snapshot import (
     set_generators,
     with_fields,
 )
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 class MutationInfo(NamedTuple):

@@ -10,7 +10,7 @@ from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.diagnostics import SMCRun
 from sbmc.samplers.smc.settings import SMC
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 def learn(

@@ -19,7 +19,7 @@ from sbmc.samplers.smc.driver import run_smc
 from sbmc.samplers.smc.increments import AdaptiveIncrement, check_temperatures
 from sbmc.samplers.smc.resampling import RESAMPLING
 from sbmc.samplers.snapshot import NOTHING, Keeper
-from sbmc.target import Target
+from sbmc.target.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from study_records import entropies, write
 
-from sbmc.studies.claims import cifar10, feature_confidence, imdb
-from sbmc.studies.claims.all_studies import STUDIES, claim_lines, confidence_claim_lines
-from sbmc.studies.claims.claim import check_claim
-from sbmc.studies.claims.mnist7_confidence import AUC_ROC
-from sbmc.studies.confidence import PROTOCOLS
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.paper import groups, table_names
-from sbmc.studies.records import read_record
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.paper.claims import cifar10, feature_confidence, imdb
+from sbmc_studies.paper.claims.all_studies import STUDIES, claim_lines, confidence_claim_lines
+from sbmc_studies.paper.claims.claim import check_claim
+from sbmc_studies.paper.claims.mnist7_confidence import AUC_ROC
+from sbmc_studies.paper.numbers import groups, table_names
+from sbmc_studies.records.record import read_record
+from sbmc_studies.runs.confidence import PROTOCOLS
 
 RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 MODULES = {"imdb": imdb, "cifar10": cifar10}

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.studies.claims.claim import check_claim
-from sbmc.studies.claims.mnist7 import CLAIMS, HEADLINE, SHORTFALLS
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.records import Record, write_record
-from sbmc.studies.settings import resolve
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.paper.claims.claim import check_claim
+from sbmc_studies.paper.claims.mnist7 import CLAIMS, HEADLINE, SHORTFALLS
+from sbmc_studies.records.record import Record, write_record
 
 RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 

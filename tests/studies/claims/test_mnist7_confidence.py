@@ -6,9 +6,10 @@ import pytest
 from confidence_records import write
 
 from sbmc.checks import BadInput
-from sbmc.studies.claims.all_studies import confidence_claim_lines
-from sbmc.studies.claims.claim import check_claim
-from sbmc.studies.claims.mnist7_confidence import (
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.paper.claims.all_studies import confidence_claim_lines
+from sbmc_studies.paper.claims.claim import check_claim
+from sbmc_studies.paper.claims.mnist7_confidence import (
     ALLOWED,
     CLAIMS,
     GUARANTEE,
@@ -17,9 +18,8 @@ from sbmc.studies.claims.mnist7_confidence import (
     SWA_ANCHORED,
     TOTAL_ENTROPY,
 )
-from sbmc.studies.confidence import PROTOCOLS
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.tables.confidence import confidence_rows, row_islands
+from sbmc_studies.paper.tables.confidence import confidence_rows, row_islands
+from sbmc_studies.runs.confidence import PROTOCOLS
 
 RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 ALL = [claim for protocol in PROTOCOLS for claim in CLAIMS[protocol]]

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from study_records import write
 
-from sbmc.studies.claims.all_studies import STUDIES
-from sbmc.studies.claims.claim import check_claim
-from sbmc.studies.claims.shakespeare import CLAIMS, SHORTFALLS, SIZES
-from sbmc.studies.paper import table_names
+from sbmc_studies.paper.claims.all_studies import STUDIES
+from sbmc_studies.paper.claims.claim import check_claim
+from sbmc_studies.paper.claims.shakespeare import CLAIMS, SHORTFALLS, SIZES
+from sbmc_studies.paper.numbers import table_names
 
 RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 

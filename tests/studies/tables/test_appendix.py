@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from study_records import KINDS, entropies, write
 
-from sbmc.studies.confidence import arrays_file
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.paper import find_row, groups, paper_rows, read_table, table_names
-from sbmc.studies.settings import resolve
-from sbmc.studies.tables.appendix import (
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.paper.numbers import find_row, groups, paper_rows, read_table, table_names
+from sbmc_studies.paper.tables.appendix import (
     FOOTNOTE,
     LONG_CHAIN,
     NOT_RERUN,
@@ -19,9 +18,10 @@ from sbmc.studies.tables.appendix import (
     build_appendix,
     row_like,
 )
-from sbmc.studies.tables.groups import build_groups
-from sbmc.studies.tables.lines import MISSING
-from sbmc.studies.tables.study import write_tables
+from sbmc_studies.paper.tables.groups import build_groups
+from sbmc_studies.paper.tables.lines import MISSING
+from sbmc_studies.paper.tables.study import write_tables
+from sbmc_studies.runs.confidence import arrays_file
 
 STUDIES = ("mnist7", "imdb", "cifar10")
 

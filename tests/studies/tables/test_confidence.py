@@ -2,9 +2,9 @@ import pytest
 from confidence_records import write
 
 from sbmc.checks import BadInput
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.paper import read_table
-from sbmc.studies.tables.confidence import (
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.paper.numbers import read_table
+from sbmc_studies.paper.tables.confidence import (
     KINDS,
     build_confidence,
     chosen_tables,
@@ -14,7 +14,7 @@ from sbmc.studies.tables.confidence import (
     table_title,
     write_confidence,
 )
-from sbmc.studies.tables.lines import MISSING, markdown_lines
+from sbmc_studies.paper.tables.lines import MISSING, markdown_lines
 
 MNIST7 = get_experiment("mnist7")
 MARK = "<!-- confidence: mnist7 -->"

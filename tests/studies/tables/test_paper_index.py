@@ -4,10 +4,10 @@ import pytest
 from study_records import entropies, write
 
 from sbmc.checks import BadInput
-from sbmc.studies.experiments import experiment_names
-from sbmc.studies.paper import groups
-from sbmc.studies.tables.lines import MISSING
-from sbmc.studies.tables.paper_index import HEADINGS, build_index, read_index, write_index
+from sbmc_studies.experiments.experiment import experiment_names
+from sbmc_studies.paper.numbers import groups
+from sbmc_studies.paper.tables.lines import MISSING
+from sbmc_studies.paper.tables.paper_index import HEADINGS, build_index, read_index, write_index
 
 
 @pytest.fixture(scope="module")

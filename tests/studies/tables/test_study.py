@@ -3,19 +3,19 @@ import re
 import pytest
 
 from sbmc.checks import BadInput
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.methods import get_method
-from sbmc.studies.pooling import find_records, pool
-from sbmc.studies.records import Record, write_record
-from sbmc.studies.settings import resolve
-from sbmc.studies.tables.lines import MISSING, within_tolerance
-from sbmc.studies.tables.study import (
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.paper.tables.lines import MISSING, within_tolerance
+from sbmc_studies.paper.tables.study import (
     build_table,
     differences,
     headings,
     render_markdown,
     write_tables,
 )
+from sbmc_studies.records.pooling import find_records, pool
+from sbmc_studies.records.record import Record, write_record
 
 METRICS = {
     "accuracy": 0.93,
@@ -180,8 +180,8 @@ def test_markdown_has_a_cell_for_every_heading(tmp_path):
 
 
 def test_text_shows_every_cell_whole(tmp_path, capsys):
-    from sbmc.cli.show import print_wide
-    from sbmc.studies.tables.study import render
+    from sbmc.cli.printing import print_wide
+    from sbmc_studies.paper.tables.study import render
 
     lines = build_table(get_experiment("mnist7"), tmp_path)
     print_wide(render("title", lines))

@@ -3,11 +3,11 @@
 import pytest
 from study_records import entropies, write
 
-from sbmc.studies.experiments import get_experiment
-from sbmc.studies.paper import groups
-from sbmc.studies.runs import RunsInFolder
-from sbmc.studies.tables.lines import MISSING
-from sbmc.studies.tables.times import build_times, timed_rows
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.paper.numbers import groups
+from sbmc_studies.paper.tables.lines import MISSING
+from sbmc_studies.paper.tables.times import build_times, timed_rows
+from sbmc_studies.records.finding import RunsInFolder
 
 
 def metrics(nll):

@@ -1,0 +1,1 @@
+"""From the arguments of `fit` to a posterior: checked, prepared, sampled, collected."""

@@ -1,0 +1,342 @@
+"""`sbmc.expect`: what a run of `fit` would take, before anything is sampled."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sbmc.fitting.fit import fit
+from sbmc.fitting.preparing import Prepared, prepare
+from sbmc.islands.executors import InProcess, Processes
+from sbmc.islands.executors.contract import available_cores
+from sbmc.islands.memory import resident_bytes, size_in_words
+from sbmc.islands.sampling import bytes_on_disk
+from sbmc.islands.work import Work, plan_batches
+from sbmc.model.threads import torch_threads
+from sbmc.randomness import Stream, generator
+from sbmc.samplers import NUTS, SMC
+from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES
+from sbmc.samplers.chain_settings import ChainSettings
+from sbmc.samplers.contract import Sampler
+from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.sg_chains import StochasticGradient
+from sbmc.target.minibatch import MiniBatches
+from sbmc.target.target import Target
+
+# How many temperatures SMC is taken to need: those of the paper's MNIST7 posteriors.
+TEMPERATURES = 15
+# Seconds that measuring may take, about; and evaluations that a time is the median of.
+PATIENCE, REPEATS = 2.0, 3
+
+_NOT_NEEDED = ("progress", "throw", "retries")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a run will take, as far as it is known beforehand.
+
+    Attributes:
+        islands: how many.
+        particles: chains or particles per island.
+        batches: pieces of work that can be done at a time.
+        workers: how many of them are.
+        epochs: evaluations with gradient over all data, per chain.
+        forward_epochs: evaluations without gradient, per chain.
+        total_epochs: of both kinds, all chains together, with what the anchors cost.
+        seconds: from a few evaluations that were measured; the anchors' training is left out.
+        bytes: memory of one process that runs a batch, libraries and data included.
+        total_bytes: memory of all processes.
+        disk_bytes: what the checkpoint takes at most; 0 without one.
+        notes: what was assumed.
+    """
+
+    islands: int
+    particles: int
+    batches: int
+    workers: int
+    epochs: float
+    forward_epochs: float
+    total_epochs: float
+    seconds: float
+    bytes: int
+    total_bytes: int
+    disk_bytes: int
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """A few lines to read."""
+        each = self.epochs + self.forward_epochs
+        lines = [
+            f"islands    {self.islands} of {self.particles} particles, in {self.batches} batches, "
+            f"{self.workers} at a time",
+            f"epochs     {each:,.0f} a chain, {self.total_epochs:,.0f} in all",
+            f"time       {in_words(self.seconds)}",
+            f"memory     {size_in_words(self.bytes)} a worker, "
+            f"{size_in_words(self.total_bytes)} in all",
+            f"disk       {size_in_words(self.disk_bytes)} for the checkpoint",
+        ]
+        return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])
+
+
+class Count(NamedTuple):
+    """Evaluations of one chain."""
+
+    gradient: float
+    forward: float
+    notes: tuple[str, ...]
+
+
+def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
+    """Say what `fit` would take with the same arguments; nothing is sampled and nothing written.
+
+    A few evaluations of the likelihood are made, at most about two seconds of them, to measure how
+    long they take.
+
+    Args:
+        model: as for `fit`; its weights do not matter here.
+        data: as for `fit`.
+        options: keyword arguments of `fit`.
+
+    Returns:
+        Epochs, time, memory and disk.
+
+    Raises:
+        BadInput: what `fit` would refuse.
+        TypeError: an argument that `fit` does not have.
+
+    Example:
+        >>> import sbmc
+        >>> data = torch.randn(20, 2), torch.randint(2, (20,))
+        >>> expect(nn.Linear(2, 2), data, sampler=sbmc.HMC(epochs=50), islands=3).epochs
+        50.0
+    """
+    prepared = check(model, data, **options)
+    work, islands = prepared.work, len(prepared.numbers)
+    if work is None:
+        here = resident_bytes()
+        return Expectation(
+            islands,
+            particles=1,
+            batches=0,
+            workers=1,
+            epochs=0.0,
+            forward_epochs=0.0,
+            total_epochs=prepared.anchor_epochs,
+            seconds=0.0,
+            bytes=here,
+            total_bytes=here,
+            disk_bytes=0,
+        )
+    count = count_evaluations(work.sampler)
+    population = work.sampler.population(work.particles)
+    executor = prepared.executor
+    fold = executor.fold if executor.folds else 1
+    batches = plan_batches(prepared.numbers, len(work.priors), population, fold)
+    workers, notes = _workers(prepared, len(batches))
+    largest = population * max(map(len, batches))
+    memory = prepared.memory
+    assert memory is not None  # there is work
+    if memory.note:
+        notes = (*notes, f"memory: {memory.note}")
+    with torch_threads(executor.threads_each):
+        pass_seconds = _measure(work, largest, count)
+    here, each = memory.here, memory.expected
+    curvature = float(prepared.settings.get("prior_epochs", 0))
+    chains = (count.gradient + count.forward) * islands * work.particles
+    return Expectation(
+        islands,
+        work.particles,
+        len(batches),
+        workers,
+        epochs=float(count.gradient),
+        forward_epochs=float(count.forward),
+        total_epochs=chains + prepared.anchor_epochs + curvature,
+        seconds=(count.gradient + count.forward)
+        * pass_seconds
+        * islands
+        * population
+        / largest
+        / workers,
+        bytes=each,
+        total_bytes=each if isinstance(executor, InProcess) else here + workers * each,
+        disk_bytes=0 if prepared.place is None else bytes_on_disk(work, population, islands),
+        notes=(*count.notes, *notes),
+    )
+
+
+def check(model: nn.Module, data: Any, **options: Any) -> Prepared:
+    """Refuse what `fit` would refuse, without measuring anything.
+
+    Args:
+        model: as for `fit`.
+        data: as for `fit`.
+        options: keyword arguments of `fit`.
+
+    Returns:
+        What would be sampled.
+
+    Raises:
+        BadInput: what `fit` would refuse.
+        TypeError: an argument that `fit` does not have.
+    """
+    bound = inspect.signature(fit).bind(model, data, **options)
+    bound.apply_defaults()
+    return prepare(**{name: v for name, v in bound.arguments.items() if name not in _NOT_NEEDED})
+
+
+def count_evaluations(sampler: Sampler) -> Count:
+    """How often a chain evaluates the likelihood over all data.
+
+    Args:
+        sampler: the algorithm's settings.
+
+    Returns:
+        The counts; where they depend on the run, an assumption, and a note that says so.
+
+    Example:
+        >>> from sbmc.samplers import HMC
+        >>> count_evaluations(HMC(steps=160, leapfrog=1, step_size=0.1)).gradient
+        161
+    """
+    if isinstance(sampler, StochasticGradient):
+        return Count(sampler.epochs, 0, ())
+    if isinstance(sampler, NUTS):
+        most = sampler.steps * (2**sampler.max_depth - 1)
+        return Count(most, 0, ("NUTS: at most, with every trajectory at `max_depth`",))
+    if isinstance(sampler, SMC):
+        return _count_smc(sampler)
+    if isinstance(sampler, ChainSettings):
+        limited: Any = sampler.limited()
+        count, notes = _count_chain(limited)
+        return Count(count, 0, notes) if limited.with_gradient else Count(0, count, notes)
+    told = sampler.epochs or sampler.steps or 1
+    return Count(told, 0, (f"{type(sampler).__name__}: as its settings say",))
+
+
+def _count_chain(sampler: Any) -> tuple[float, tuple[str, ...]]:
+    if sampler.epochs is not None:
+        return sampler.epochs, ()
+    each, notes = _count_step(sampler)
+    count = 1 + 2 * (getattr(sampler, "precondition", None) or 0) + sampler.steps * each
+    count += getattr(sampler, "scout", None) or 0
+    if sampler.step_size is None:
+        count += SEARCH_PROBES
+        notes += (f"the search for a step size: {SEARCH_PROBES} epochs at most",)
+    return count, notes
+
+
+def _count_step(sampler: Any) -> tuple[int, tuple[str, ...]]:
+    """Evaluations of a step."""
+    each = getattr(sampler, "evaluations_each", 1)
+    if each is not None:
+        return each, ()
+    size = sampler.step_size or FIRST_GUESS
+    each = max(1, round(sampler.trajectory / size))
+    return each, (f"{each} leapfrog steps a trajectory, at a step size of {size:g}: it adapts",)
+
+
+def _count_smc(sampler: SMC) -> Count:
+    each, notes = _count_step(sampler.move)
+    schedule = sampler.temperatures
+    steps = TEMPERATURES if schedule is None else len(schedule)
+    mutations = sum(sampler.mutations_at(i) for i in range(steps)) if schedule else 0
+    if schedule is None:
+        one = sampler.mutations_at(0) * each
+        mutations = sampler.mutations_at(0) * steps
+        notes += (
+            f"temperatures are not known beforehand: {one} epochs each, {steps} of them assumed",
+        )
+    if sampler.eta is not None:
+        notes += ("at most, since `eta` may stop the moves at a temperature earlier",)
+    if sampler.pilot:
+        notes += ("a pilot run, as long as an island, comes on top",)
+    start = sampler.mutations_at(0) if sampler.waste_free else 1
+    count = start + mutations * each
+    if sampler.move.step_size is None and sampler.step_sizes is None:
+        count += SEARCH_PROBES
+        notes += (f"the search for a step size: {SEARCH_PROBES} epochs at most",)
+    # Without gradients, the start is evaluated without them, too.
+    return Count(count, 0, notes) if sampler.move.with_gradient else Count(0, count, notes)
+
+
+def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:
+    """Batches that run at a time."""
+    executor, cores = prepared.executor, available_cores()
+    if isinstance(executor, Processes):
+        return min(executor.workers or cores, batches), ()
+    if executor.workers is None:
+        words = f"how many workers there are is not known: {cores} assumed, as this machine's cores"
+        return min(cores, batches), (words,)
+    return min(executor.workers, batches), ()
+
+
+def _measure(work: Work, positions: int, count: Count) -> float:
+    """Seconds of one pass over all data with so many positions."""
+    target = work.target.with_prior(work.priors[0])
+    rng = generator(work.seed, Stream.PILOT)
+    start = target.prior.sample(positions, rng)
+    sampler = work.sampler
+    if isinstance(sampler, StochasticGradient):
+        batches = MiniBatches(target)
+        size = min(sampler.batch_size, len(batches))
+        steps = math.ceil(len(batches) / sampler.batch_size)
+        index = torch.randint(len(batches), (positions, size), generator=rng).to(start.device)
+
+        def one(some: Tensor) -> object:
+            return batches(some, index[: len(some)])
+
+        seconds = steps * _seconds(one, start)
+        if seconds < PATIENCE:  # steps are small, and evaluations not all that they take
+            seconds = _seconds_of_a_pass(sampler, target, start, rng)
+        return seconds
+    evaluate: Callable[[Tensor], object] = target if count.gradient else target.log_likelihood
+    return _seconds(evaluate, start)
+
+
+def _seconds_of_a_pass(
+    sampler: StochasticGradient, target: Target, start: Tensor, rng: torch.Generator
+) -> float:
+    passes = 2 if sampler.paired else 1
+    short = replace(sampler, epochs=passes, draws=1, thinning=1)
+    noise = IslandNoise([rng], len(start), start.device)
+    began = time.perf_counter()
+    short.run(target, noise, start)
+    return (time.perf_counter() - began) / passes
+
+
+def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
+    """The median of a few times; of some positions, scaled to their number, if they take long."""
+
+    def timed(some: Tensor) -> float:
+        began = time.perf_counter()
+        evaluate(some)
+        if some.device.type == "cuda":
+            torch.cuda.synchronize(some.device)
+        return time.perf_counter() - began
+
+    timed(positions[:1])  # the first is slower: code is loaded, memory is taken
+    alone = timed(positions[:1])
+    if alone * len(positions) * REPEATS > PATIENCE:
+        few = max(1, min(len(positions), int(PATIENCE / REPEATS / alone)))
+        return timed(positions[:few]) * len(positions) / few
+    return median(timed(positions) for _ in range(REPEATS))
+
+
+def in_words(seconds: float) -> str:
+    """A time to read.
+
+    Example:
+        >>> in_words(0.26), in_words(125), in_words(7300)
+        ('0.3 s', '2.1 min', '2.0 h')
+    """
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.1f} s"

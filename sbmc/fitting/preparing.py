@@ -1,0 +1,268 @@
+"""From the arguments of `fit` to work that is ready to be done; nothing is sampled here."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbmc.checks import Phrase, is_whole, require
+from sbmc.fitting.anchoring import Anchoring, resolve_anchors, resolve_start
+from sbmc.fitting.collecting import Subject
+from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
+from sbmc.islands.executors import Executor, as_executor
+from sbmc.islands.memory import parse_bytes
+from sbmc.islands.memory_budget import Memory, Plan, refuse_features, settle_memory
+from sbmc.islands.work import Work
+from sbmc.likelihoods import as_likelihood
+from sbmc.log import logger
+from sbmc.model.data import as_examples
+from sbmc.model.forward import check_path
+from sbmc.model.functional import converted
+from sbmc.model.parameters import select_parameters
+from sbmc.model.threads import keep_to_one_thread_after_a_fork
+from sbmc.posterior.posterior import check_weighting
+from sbmc.prior.gaussian import AnchoredPrior, Variance, resolve_variance
+from sbmc.randomness import generator
+from sbmc.samplers import HMC
+from sbmc.samplers.contract import Sampler
+from sbmc.storage.identity import APART, IN_WORDS, identify, software
+from sbmc.target.building import TargetBuilder
+from sbmc.target.curvature import diagonal_fisher
+from sbmc.target.target import Target
+
+# Settings that do not decide what an island does: which ones there are, and how they are combined.
+NOT_THE_ISLANDS = (*APART, *IN_WORDS, "anchors", "prior_epochs", "island_weights")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that `fit` needs to sample, checked.
+
+    Attributes:
+        subject: what is sampled.
+        work: what islands do; None for s = 0, where there is nothing to do.
+        numbers: of the islands.
+        anchors: `(anchors, dim)`.
+        anchor_epochs: what they cost.
+        power: of the likelihood.
+        settings: everything that decides the result, as plain values.
+        identity: what a checkpoint of this run must agree with.
+        executor: runs the islands.
+        place: where they are written down, if anywhere.
+        seconds: what the curvature of the prior took.
+        memory: what the run will take; None for s = 0.
+    """
+
+    subject: Subject
+    work: Work | None
+    numbers: range
+    anchors: Tensor
+    anchor_epochs: float
+    power: float
+    settings: dict[str, Any]
+    identity: dict[str, Any]
+    executor: Executor
+    place: CheckpointAt | None
+    seconds: float
+    memory: Memory | None = None
+
+
+def prepare(
+    model: nn.Module,
+    data: Any,
+    *,
+    s: Any,
+    prior_variance: Variance,
+    sampler: Sampler | None,
+    particles: int,
+    islands: int,
+    seed: int,
+    start: Any,
+    anchors: Any,
+    island_weights: str | None,
+    parameters: Any,
+    likelihood: Any,
+    alpha: Any,
+    covariance: Any,
+    factor_variance: float | None,
+    split: float | None,
+    posterior_temperature: float,
+    anchor_epochs: float | None,
+    path: str,
+    chunk_size: int | None,
+    memory_limit: int | str | None,
+    dtype: torch.dtype | None,
+    device: Any,
+    executor: Any,
+    checkpoint: Any,
+    first_island: int,
+) -> Prepared:
+    """Check the arguments of `fit`, which says what they are, and build what they ask for.
+
+    Returns:
+        What is ready to be sampled.
+
+    Raises:
+        BadInput: an argument breaks its rule.
+    """
+    keep_to_one_thread_after_a_fork()
+    scheme = Anchoring(s, factor_variance, split, posterior_temperature, alpha, covariance)
+    _require_positive_integers(particles=particles, islands=islands)
+    if chunk_size is not None:
+        _require_positive_integers(chunk_size=chunk_size)
+    limit = None if memory_limit is None else parse_bytes(memory_limit)
+    good = is_whole(first_island) and first_island >= 0
+    require(good, "first_island", "a non-negative integer", first_island)
+    engine, place = as_executor(executor), as_checkpoint(checkpoint)
+    generator(seed)  # refuses a bad seed
+    check_path(path)
+    algorithm, start, weighting = _resolve_sampler(sampler, start, island_weights, anchors)
+    space = select_parameters(model, parameters)
+    own = space.flatten(model)
+    dtype = own.dtype if dtype is None else dtype
+    real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    require(real, "dtype", "a floating-point torch.dtype", dtype)
+    like = own.to(torch.device(own.device if device is None else device), dtype)
+    variance = resolve_variance(prior_variance, space, dtype).to(like.device)
+    places, anchor_cost = resolve_anchors(model, anchors, anchor_epochs, space, like)
+    numbers = range(int(first_island), int(first_island) + int(islands))
+    every = places
+    places = places[: numbers.stop]
+    family = as_likelihood(likelihood)
+    scheme.check(places, variance, family)
+    begin = resolve_start(start, space, like)
+    examples = as_examples(data).to(dtype=dtype, device=like.device)
+    subject = Subject(converted(model, dtype, like.device), space, family)
+    settings = {
+        **scheme.describe(),
+        "prior_variance": _describe_variance(prior_variance),
+        "particles": int(particles),
+        "islands": int(islands),
+        "seed": int(seed),
+        "start": start if isinstance(start, str) else "members",
+        "parameters": parameters if isinstance(parameters, str) else "predicate",
+        "sampler": type(algorithm).__name__,
+        "sampler_settings": describe_sampler(algorithm),
+        "island_weights": weighting,
+        "dtype": str(dtype),
+    }
+    if anchors is not None:
+        settings["anchors"] = len(places)
+    if first_island:
+        settings["first_island"] = int(first_island)
+    build = TargetBuilder(*subject, examples, path, chunk_size)
+    settings["probe"] = build.probe(every[0])
+    ready = Prepared(
+        subject=subject,
+        work=None,
+        numbers=numbers,
+        anchors=places,
+        anchor_epochs=anchor_cost,
+        power=scheme.power,
+        settings=settings,
+        identity={},
+        executor=engine,
+        place=place,
+        seconds=0.0,
+    )
+    if scheme.is_point:
+        return ready
+    plan = Plan(
+        algorithm, int(particles), numbers, len(places), engine, place, build.chunk_size, limit
+    )
+    refuse_features(build.features_bytes, space.dim, plan)
+    # Chunks follow from shapes alone: any prior will do until the anchors' own are known.
+    target = build(AnchoredPrior(places[0], variance.sqrt(), places[0]), scheme.power, later=True)
+    engine, memory = settle_memory(target, plan)
+    chunks = dataclasses.asdict(target.chunks)
+    settings |= {"path": target.path, "kernel": target.kernel, "chunks": chunks}
+    settings["kernel_reason"] = target.kernel_reason
+    began = time.perf_counter()
+    priors, prior_epochs = _build_priors(scheme, places, variance, target)
+    if prior_epochs:
+        settings["prior_epochs"] = prior_epochs
+    settings["identity"] = identify(*subject, every, priors[0], examples, begin)
+    decisive = {name: value for name, value in settings.items() if name not in NOT_THE_ISLANDS}
+    return dataclasses.replace(
+        ready,
+        work=Work(algorithm, target, priors, begin, int(particles), int(seed)),
+        identity={**decisive, "versions": software(subject.model)},
+        executor=engine,
+        memory=memory,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _resolve_sampler(
+    sampler: Sampler | None, start: Any, island_weights: str | None, anchors: Any
+) -> tuple[Sampler, Any, str]:
+    """The algorithm, where it starts and how its islands are combined, checked together."""
+    algorithm: Sampler = HMC() if sampler is None else sampler
+    good = isinstance(algorithm, Sampler) and dataclasses.is_dataclass(algorithm)
+    require(good, "sampler", "settings such as sbmc.HMC(...) or sbmc.SMC(...)", sampler)
+    start = algorithm.default_start if start is None else start
+    usual = algorithm.default_weights if anchors is None else "equal"
+    weighting = usual if island_weights is None else island_weights
+    check_weighting(weighting)
+    if algorithm.default_weights == "evidence":
+        # Tempering begins at temperature 0, whose target is the prior.
+        named = start if isinstance(start, str) else Phrase("members")
+        require(start == "prior", "start", f"'prior' for {type(algorithm).__name__}", named)
+    else:
+        rule = f"'equal' for {type(algorithm).__name__}, which estimates no evidence"
+        require(weighting == "equal", "island_weights", rule, weighting)
+    if anchors is not None:
+        rule = "'equal' with `anchors`, since evidence compares islands of one prior only"
+        require(weighting == "equal", "island_weights", rule, weighting)
+    return algorithm, start, weighting
+
+
+def _require_positive_integers(**values: Any) -> None:
+    for name, value in values.items():
+        require(is_whole(value) and value >= 1, name, "a positive integer", value)
+
+
+def _build_priors(
+    scheme: Anchoring, anchors: Tensor, variance: Tensor, target: Target
+) -> tuple[list[AnchoredPrior], int]:
+    """The prior around each anchor, and the epochs that went into their curvature."""
+    if not scheme.curved:
+        return [scheme.prior(anchor, variance) for anchor in anchors], 0
+    parts, priors, epochs = target.parts(), [], 0
+    for index, anchor in enumerate(anchors):
+        found = diagonal_fisher(parts, anchor)
+        epochs += found.epochs
+        information = found.diagonal.to(variance)
+        if bool(torch.isfinite(information).all()):
+            priors.append(scheme.prior(anchor, variance, information))
+        else:
+            # Its islands are to fail, as they do where the likelihood is not finite; others go on.
+            logger.warning("the curvature at anchor %d is not finite", index)
+            priors.append(AnchoredPrior(anchor, torch.full_like(anchor, torch.nan), anchor))
+    return priors, epochs
+
+
+def _describe_variance(variance: Variance) -> Any:
+    if isinstance(variance, Mapping):
+        return {
+            pattern: "tensor" if isinstance(value, Tensor) and value.ndim else float(value)
+            for pattern, value in variance.items()
+        }
+    return "per parameter" if isinstance(variance, Tensor) and variance.ndim else float(variance)
+
+
+def describe_sampler(sampler: Any) -> dict[str, Any]:
+    """Settings as plain values; a move stands with its name."""
+    plain = {}
+    for item in dataclasses.fields(sampler):
+        value = getattr(sampler, item.name)
+        if dataclasses.is_dataclass(value):
+            value = {"name": type(value).__name__, **describe_sampler(value)}
+        plain[item.name] = list(value) if isinstance(value, tuple) else value
+    return plain

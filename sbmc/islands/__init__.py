@@ -1,0 +1,1 @@
+"""What islands do, who runs them, what they leave, and the verdict on them."""

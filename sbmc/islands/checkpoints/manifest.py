@@ -1,0 +1,161 @@
+"""What a checkpoint is a checkpoint of, and how two such descriptions differ."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sbmc.checks import Phrase, is_whole, require
+from sbmc.islands.checkpoints.store import ARGUMENT
+from sbmc.islands.work import Batch
+from sbmc.storage.files import misfit, parse_json
+from sbmc.storage.probing import is_probe, probe_differences
+
+FORMAT = "sbmc-checkpoint"
+VERSION = 1
+NAME = "manifest.json"
+_MISSING = Phrase("missing")
+_CHECKSUM = re.compile(r"[0-9a-f]{16,}")
+_MOST_LETTERS = 60
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of manifest.json.
+
+    Attributes:
+        identity: whatever decides the bits of an island, as plain values.
+        batches: the numbers of the islands that run together.
+        threads: threads of one batch, which decide how sums are rounded.
+    """
+
+    identity: dict[str, Any]
+    batches: list[Batch]
+    threads: int
+
+    @property
+    def islands(self) -> list[int]:
+        """The numbers of all islands, in order."""
+        return sorted(index for batch in self.batches for index in batch)
+
+    def to_json(self) -> bytes:
+        """The file's bytes."""
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "identity": self.identity,
+            "batches": self.batches,
+            "threads": self.threads,
+        }
+        return json.dumps({**content, "digest": json_digest(content)}, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str) -> Manifest:
+        """Read what `to_json` gave.
+
+        Args:
+            data: the bytes.
+            where: the checkpoint's path, for the message.
+
+        Raises:
+            BadInput: damaged, something else, or of another version.
+        """
+        try:
+            content = parse_json(data)
+        except ValueError:
+            content = None
+        good = isinstance(content, dict) and "format" in content
+        require(good, ARGUMENT, f"a folder with an undamaged {NAME}", where)
+        kind = content.get("format"), content.get("version")
+        given = Phrase(f"{where!r} of {kind[0]} version {kind[1]}")
+        rule = f"of format {FORMAT} version {VERSION}"
+        require(kind == (FORMAT, VERSION), ARGUMENT, rule, given)
+        intact = content.pop("digest", None) == json_digest(content)
+        require(intact, ARGUMENT, f"a folder with an undamaged {NAME}", where)
+        misplaced = misfit(cls, {field.name: content.get(field.name) for field in fields(cls)})
+        batches = content.get("batches")
+        good = not misplaced and isinstance(batches, list) and all(map(_is_batch, batches))
+        require(good, ARGUMENT, f"a folder with a {NAME} of this version of sbmc", where)
+        return cls(content["identity"], [tuple(batch) for batch in batches], content["threads"])
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Say in words where two descriptions differ.
+
+    Args:
+        old: of the checkpoint ("there").
+        new: of the present run ("here").
+
+    Returns:
+        One phrase for each difference, in the order of `old` and then of `new`. Things inside
+        others have dotted names; of checksums only their beginnings are shown. What was computed on
+        a few rows (see `sbmc.storage.probing`) follows from all the rest, so it is compared, up to
+        rounding, where there is no other difference; and not at all if one of the two lacks it.
+
+    Example:
+        >>> differences({"s": 0.25, "sampler": {"steps": 20}}, {"s": 0.1, "sampler": {"steps": 10}})
+        ['s is 0.25 there and 0.1 here', 'sampler.steps is 20 there and 10 here']
+        >>> differences({"data": "0123456789abcdef"}, {"data": "fedcba9876543210"})
+        ['data differ (checksum 01234567 there and fedcba98 here)']
+    """
+    there, here = _flat(old), _flat(new)
+    probes = [
+        {name: each.pop(name) for name in [*each] if is_probe(each[name])} for each in (there, here)
+    ]
+    found = [
+        _words(name, there.get(name, _MISSING), here.get(name, _MISSING))
+        for name in dict.fromkeys([*there, *here])
+        if not _equal(there.get(name, _MISSING), here.get(name, _MISSING))
+    ]
+    both = [name for name in probes[0] if name in probes[1]]
+    return found or [words for n in both for words in probe_differences(probes[0][n], probes[1][n])]
+
+
+def _is_batch(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(is_whole(index) for index in value)
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if is_probe(value):
+        return {name: value}
+    if isinstance(value, dict) and (value or not name):
+        pairs = [(str(key), inner) for key, inner in value.items()]
+    elif isinstance(value, (list, tuple)) and value:
+        pairs = [(str(i), inner) for i, inner in enumerate(value)]
+    else:
+        # JSON has no tuples: an empty one must equal the list that it became.
+        return {name: [] if isinstance(value, tuple) else value}
+    flat: dict[str, Any] = {}
+    for key, inner in pairs:
+        flat |= _flat(inner, f"{name}.{key}" if name else key)
+    return flat
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, bool) != isinstance(other, bool) or (one is _MISSING) != (other is _MISSING):
+        return False
+    both = isinstance(one, float) and isinstance(other, float)
+    return one == other or (both and math.isnan(one) and math.isnan(other))
+
+
+def _words(name: str, there: Any, here: Any) -> str:
+    if all(isinstance(each, str) and _CHECKSUM.fullmatch(each) for each in (there, here)):
+        verb = "differ" if name.rpartition(".")[2] == "data" else "differs"
+        return f"{name} {verb} (checksum {there[:8]} there and {here[:8]} here)"
+    return f"{name} is {_shown(there)} there and {_shown(here)} here"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and not isinstance(value, Phrase) and _CHECKSUM.fullmatch(value):
+        return f"checksum {value[:8]}"
+    text = repr(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
+
+
+def json_digest(content: dict[str, Any]) -> str:
+    """What shows that a value of a JSON file has changed."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

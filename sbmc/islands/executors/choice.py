@@ -1,0 +1,96 @@
+"""From what a user gives as `executor` to the settings of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from concurrent.futures import Executor as FuturesExecutor
+from functools import cache
+from typing import Any
+
+from sbmc.checks import BadInput, nearest, require
+from sbmc.islands.executors.contract import Executor
+from sbmc.islands.executors.futures import Futures
+
+
+@cache
+def executors() -> dict[str, type[Executor]]:
+    """Find every executor in `sbmc.islands.executors`: a file that is added there is found as well.
+
+    Returns:
+        The settings classes that need nothing but a name, by their names.
+
+    Example:
+        >>> list(executors())
+        ['in-process', 'processes', 'ray']
+    """
+    from sbmc.islands import executors as folder
+
+    found: dict[str, type[Executor]] = {}
+    for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and issubclass(value, Executor) and _needs_no_more(value):
+                found[value.name] = value
+    return dict(sorted(found.items()))
+
+
+def _needs_no_more(settings: Any) -> bool:
+    """Whether settings can be made from a name: they are a dataclass with a default for each."""
+    missing = dataclasses.MISSING
+    return dataclasses.is_dataclass(settings) and all(
+        field.default is not missing or field.default_factory is not missing
+        for field in dataclasses.fields(settings)
+    )
+
+
+def as_executor(value: Any, workers: int | None = None, address: str | None = None) -> Executor:
+    """What the argument `executor` means.
+
+    Args:
+        value: a name; settings; any `concurrent.futures.Executor`; or None, which is in process
+            unless `workers`, which means processes, or `address`, which means Ray, is given.
+        workers: how many; for a name.
+        address: of a cluster; for a name.
+
+    Returns:
+        The settings.
+
+    Raises:
+        BadInput: it is something else; or that executor has no such setting.
+
+    Example:
+        >>> as_executor("processes", workers=4)
+        Processes(workers=4, threads=None)
+        >>> as_executor(None)
+        InProcess(fold=None, threads=None)
+        >>> as_executor("proceses")
+        Traceback (most recent call last):
+        ...
+        sbmc.checks.BadInput: `executor` must be one of in-process, processes, ray, but got \
+'proceses'. Did you mean 'processes'?
+    """
+    given = {"workers": workers, "address": address}
+    given = {name: setting for name, setting in given.items() if setting is not None}
+    if value is None:
+        value = "ray" if address is not None else "processes" if workers is not None else None
+    if not isinstance(value, str | None):
+        for name, setting in given.items():
+            require(False, name, "left out where `executor` is no name", setting)
+        if isinstance(value, FuturesExecutor):
+            return Futures(value)
+        rule = "a name, settings such as sbmc.Processes(), or a concurrent.futures.Executor"
+        require(isinstance(value, Executor), "executor", rule, value)
+        return value
+    known = executors()
+    key = "in-process" if value is None else value
+    if key not in known:
+        names = ", ".join(known)
+        raise BadInput(
+            f"`executor` must be one of {names}, but got {value!r}.{nearest(key, known)}"
+        )
+    settings: Any = known[key]
+    for name in given:
+        has = name in {field.name for field in dataclasses.fields(settings)}
+        require(has, name, f"left out with the executor {key}", given[name])
+    return settings(**given)

@@ -1,0 +1,236 @@
+"""Processes of this machine: workers that are started for a run and end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sbmc.checks import is_whole, require
+from sbmc.islands.checkpoints import Site, Stopped
+from sbmc.islands.executors.contract import (
+    GRACE,
+    Done,
+    Executor,
+    Session,
+    Tell,
+    WorkerLost,
+    available_cores,
+)
+from sbmc.islands.executors.frames import receive, send
+from sbmc.islands.executors.sending import as_done, digest_of, pack_work
+from sbmc.islands.work import Batch
+from sbmc.log import logger
+
+if TYPE_CHECKING:
+    from sbmc.islands.work import Work
+
+# The parent's path comes first and alone: the folder that a worker happens to start in may hold
+# files that hide others.
+_BEGIN = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from sbmc.islands.executors.worker import main; main(int(sys.argv[1]))"
+)
+_THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
+# Workers in a row that died before they could begin: the next ones would, too. Where some have
+# begun before, it is rather bad luck, and more of it has patience.
+_STILLBORN, _UNLUCKY = 3, 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processes(Executor):
+    """Run every island in a process of this machine.
+
+    Models, data and likelihoods are sent to each worker once. Those that were defined in a script,
+    a notebook or a lambda are sent whole, and a script needs no `if __name__ == "__main__"`.
+
+    Args:
+        workers: how many processes; one for each core if not given.
+        threads: that torch may use in each; by default, so many that the cores are shared out.
+
+    Raises:
+        BadInput: one of them is not positive.
+
+    Example:
+        >>> Processes(workers=2).workers
+        2
+        >>> Processes(workers=0)
+        Traceback (most recent call last):
+        ...
+        sbmc.checks.BadInput: `workers` must be a positive integer or None, but got 0.
+    """
+
+    name: ClassVar[str] = "processes"
+    summary: ClassVar[str] = "processes of this machine, an island in each"
+    workers: int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("workers", self.workers), ("threads", self.threads)):
+            good = value is None or (is_whole(value) and value >= 1)
+            require(good, name, "a positive integer or None", value)
+
+    @property
+    def threads_each(self) -> int:
+        """Threads that torch may use for a batch."""
+        cores = available_cores()
+        return self.threads or max(1, cores // (self.workers or cores))
+
+    def open(self, work: Work, site: Site | None, tell: Tell) -> Session:
+        """Pack the work; workers are started as batches come."""
+        threads = self.threads_each if work.threads is None else work.threads
+        payload = pack_work(work, site)
+        return _Session(payload, self.workers or available_cores(), threads, tell)
+
+
+class _Worker:
+    """A process, and a thread that hands on what it says."""
+
+    def __init__(self, payload: tuple[bytes, str], threads: int, news: queue.SimpleQueue) -> None:
+        limits = {f"{name}_NUM_THREADS": str(threads) for name in _THREADS}
+        paths = [path or os.getcwd() for path in sys.path]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _BEGIN, str(os.getpid()), *paths],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **limits},
+            start_new_session=True,  # Ctrl-C is for the driver to answer
+        )
+        self.batch: Batch | None = None
+        self.ready = False
+        self._thread = threading.Thread(target=self._listen, args=(payload, news), daemon=True)
+        self._thread.start()
+
+    def _listen(self, payload: tuple[bytes, str], news: queue.SimpleQueue) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            # Here, since a worker needs seconds to begin reading, and others are to begin too.
+            send(self.process.stdin, payload)
+            while True:
+                news.put((self, *receive(self.process.stdout)))
+        except (EOFError, OSError, ValueError):
+            news.put((self, "gone", None))
+
+    def say(self, kind: str, value: Any = None) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # it has died, and its thread will say so
+            send(self.process.stdin, (kind, value))
+
+    def end(self) -> int:
+        """Kill it, with whatever it has started, and wait until it is gone."""
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        code = self.process.wait()
+        self._thread.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        return code
+
+
+class _Session(Session):
+    def __init__(self, payload: bytes, workers: int, threads: int, tell: Tell) -> None:
+        self.window = workers
+        self._payload = payload, digest_of(payload)
+        self._threads, self._tell = threads, tell
+        self._news: queue.SimpleQueue[tuple[_Worker, str, Any]] = queue.SimpleQueue()
+        self._workers: list[_Worker] = []
+        self._waiting: deque[Batch] = deque()
+        self._stillborn = 0
+        self._some_began = False
+        self._stopping = False
+        self._deadline: float | None = None
+
+    def submit(self, batch: Batch) -> None:
+        self._waiting.append(batch)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        for worker in self._workers:
+            if self._waiting and worker.batch is None:
+                worker.batch = self._waiting.popleft()
+                if worker.ready:
+                    worker.say("run", worker.batch)
+        while self._waiting and len(self._workers) < self.window:
+            worker = _Worker(self._payload, self._threads, self._news)
+            worker.batch = self._waiting.popleft()
+            self._workers.append(worker)
+
+    def wait(self, timeout: float) -> list[Done]:
+        until = time.monotonic() + timeout
+        if self._stopping and self._deadline is None:
+            return self._begin_to_stop()
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            for worker in self._workers:
+                worker.process.kill()
+        while True:
+            try:
+                worker, kind, value = self._news.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return []
+            done = self._heard(worker, kind, value)
+            if done is not None:
+                self._hand_out()
+                return [done]
+
+    def _heard(self, worker: _Worker, kind: str, value: Any) -> Done | None:
+        batch = worker.batch
+        if kind == "ready":
+            worker.ready, self._some_began, self._stillborn = True, True, 0
+            if batch is not None:
+                worker.say("run", batch)
+        elif kind == "progress" and batch is not None:
+            self._tell(batch, value)
+        elif kind == "done" and batch is not None:
+            worker.batch = None
+            return as_done(batch, value)
+        elif kind == "gone" and worker in self._workers:
+            return self._bury(worker)
+        return None
+
+    def _bury(self, worker: _Worker) -> Done | None:
+        self._workers.remove(worker)
+        code, batch = worker.end(), worker.batch
+        words = f"its process ended by signal {-code}" if code < 0 else f"its process ended: {code}"
+        if not worker.ready and not self._stopping:
+            self._stillborn += 1
+            if self._stillborn >= (_UNLUCKY if self._some_began else _STILLBORN):
+                raise RuntimeError(
+                    f"{self._stillborn} workers in a row died while they started ({words}); what "
+                    "they had to say is on standard error."
+                )
+        if batch is None:
+            return None
+        logger.debug("worker %d, islands %s: %s", worker.process.pid, list(batch), words)
+        return Done(batch, error=WorkerLost(words), lost=True)
+
+    def _begin_to_stop(self) -> list[Done]:
+        self._deadline = time.monotonic() + GRACE
+        done = [Done(b, error=Stopped("stopped before it began")) for b in self._waiting]
+        self._waiting.clear()
+        for worker in self._workers:
+            if worker.ready:
+                worker.say("stop")
+            else:
+                worker.process.kill()
+        return done
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.end()
+        self._workers.clear()

@@ -1,0 +1,357 @@
+"""Ray: islands as tasks of a cluster, or of a local one that is started for the run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sbmc.checks import BadInput, Phrase, is_number, is_whole, require
+from sbmc.islands.checkpoints import Site, Stopped
+from sbmc.islands.executors.contract import (
+    GRACE,
+    TELL_INTERVAL,
+    Done,
+    Executor,
+    Session,
+    Tell,
+    WorkerLost,
+    available_cores,
+)
+from sbmc.islands.executors.sending import as_done, attempt, digest_of, pack_work
+from sbmc.islands.work import Batch
+from sbmc.log import logger
+
+if TYPE_CHECKING:
+    from sbmc.islands.work import Work
+
+# Seconds after which a cluster is asked again how large it is: it may grow with its tasks.
+_GROWTH = 5.0
+# Ray takes the address that other machines see, and listens to all of them, unless it is told that
+# there are no others. The name is Ray's; it works on every system.
+_ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ray(Executor):
+    """Run every island as a task of Ray.
+
+    If Ray is initialised already, that is used. Otherwise `address`, or else the environment's
+    RAY_ADDRESS, names a cluster to join; without either, a local one is started for the run, which
+    listens on the loopback interface alone. The work is put into Ray's object store once.
+
+    A task sees only the GPUs that Ray has given to it: with `fit(..., device="cuda")` and `gpus=1`
+    every island computes on its own.
+
+    Args:
+        address: of a cluster: `"auto"`, `"host:port"` or `"ray://host:port"`. Its machines need
+            sbmc, and whatever else the model imports.
+        workers: most islands at a time; as many as the cluster has room for if not given.
+        cpus: of each island; torch gets as many threads.
+        gpus: of each island; a part of 1 lets islands share one.
+
+    Raises:
+        BadInput: a setting breaks its rule.
+
+    Example:
+        >>> Ray(workers=2, cpus=0.5).threads_each
+        1
+        >>> Ray(gpus=-1)
+        Traceback (most recent call last):
+        ...
+        sbmc.checks.BadInput: `gpus` must be a number from 0, but got -1.
+    """
+
+    name: ClassVar[str] = "ray"
+    summary: ClassVar[str] = "a Ray cluster, or a local one; an island in each task"
+    address: str | None = None
+    workers: int | None = None
+    cpus: float = 1
+    gpus: float = 0
+
+    def __post_init__(self) -> None:
+        good = self.address is None or (isinstance(self.address, str) and self.address != "")
+        require(good, "address", "that of a Ray cluster, such as 'host:6379'", self.address)
+        good = self.workers is None or (is_whole(self.workers) and self.workers >= 1)
+        require(good, "workers", "a positive integer or None", self.workers)
+        good = is_number(self.cpus) and 0 < self.cpus < float("inf")
+        require(good, "cpus", "a positive number", self.cpus)
+        good = is_number(self.gpus) and 0 <= self.gpus < float("inf")
+        require(good, "gpus", "a number from 0", self.gpus)
+
+    @property
+    def threads_each(self) -> int:
+        """Threads that torch may use for a batch."""
+        return max(1, int(self.cpus))
+
+    def open(self, work: Work, site: Site | None, tell: Tell) -> Session:
+        """Join the cluster or start one, and put the work into its store."""
+        payload = pack_work(work, site)
+        _import_ray()
+        started = self._connect()
+        try:
+            self._require_room(started)
+            return _Session(self, payload, tell, started)
+        except BaseException:
+            if started:
+                _shutdown()
+            raise
+
+    def _connect(self) -> bool:
+        """Whether a connection was made here, to be ended here."""
+        import ray
+
+        if ray.is_initialized():
+            return False
+        quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+        address = self.address or os.environ.get("RAY_ADDRESS")
+        if address is not None:
+            with _quietly():
+                try:
+                    ray.init(address=address, **quiet)
+                except (ConnectionError, ValueError, RuntimeError) as error:
+                    rule = "that of a Ray cluster that can be reached"
+                    require(False, "address", rule, Phrase(f"{address!r} ({error})"))
+            return True
+        cores = (
+            available_cores() if self.workers is None else max(1, round(self.workers * self.cpus))
+        )
+        with _quietly(), _one_machine():
+            ray.init(
+                address="local",
+                num_cpus=cores,
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                **quiet,
+            )
+        return True
+
+    def _require_room(self, started: bool) -> None:
+        """Refuse what no machine has: Ray would wait for such a machine for ever."""
+        import ray
+
+        for name, kind, wanted in (("cpus", "CPU", self.cpus), ("gpus", "GPU", self.gpus)):
+            nodes = [node["Resources"].get(kind, 0) for node in ray.nodes() if node["Alive"]]
+            most = max(nodes, default=0)
+            if wanted > most:
+                rule = f"at most what a machine of the cluster has, {most:g}"
+                # A cluster that was joined may grow.
+                require(not started or self.address is not None, name, rule, wanted)
+                logger.warning("an island needs %s = %g, and no machine has that yet", name, wanted)
+
+
+def _import_ray() -> None:
+    # Ray announces changes to come by a FutureWarning unless this is set.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with _quietly():
+        try:
+            import ray  # noqa: F401
+        except ImportError as error:
+            raise ImportError("the executor 'ray' needs Ray: pip install 'sbmc[ray]'") from error
+
+
+def _shutdown() -> None:
+    import ray
+
+    with _quietly():
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Ray's announcements are for those who run it, not for those who fit a network."""
+    log = logging.getLogger("ray")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
+
+
+@contextlib.contextmanager
+def _one_machine() -> Iterator[None]:
+    """Have Ray listen on the loopback interface alone."""
+    from ray._private import ray_constants
+
+    had, environment = ray_constants.ENABLE_RAY_CLUSTER, os.environ.get(_ONE_MACHINE)
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    os.environ[_ONE_MACHINE] = "0"
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = had
+        del os.environ[_ONE_MACHINE]
+        if environment is not None:
+            os.environ[_ONE_MACHINE] = environment
+
+
+def _board() -> type:
+    """An actor's class; made here to be sent whole, so that its process need not import sbmc."""
+
+    class Board:
+        """Where tasks leave their news, and see whether they are to stop."""
+
+        def __init__(self) -> None:
+            self.news: dict[Batch, dict[str, Any]] = {}
+            self.is_stopping = False
+
+        def tell(self, batch: Batch, fields: dict[str, Any]) -> None:
+            self.news[batch] = fields
+
+        def take(self) -> dict[Batch, dict[str, Any]]:
+            news, self.news = self.news, {}
+            return news
+
+        def stop(self) -> None:
+            self.is_stopping = True
+
+        def stopping(self) -> bool:
+            return self.is_stopping
+
+    return Board
+
+
+class _Session(Session):
+    def __init__(self, settings: Ray, payload: bytes, tell: Tell, started: bool) -> None:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self._settings, self._tell, self._started = settings, tell, started
+        self._digest, self._payload = digest_of(payload), ray.put(payload)
+        # Retries are counted by the driver, the same way for all executors.
+        self._task = ray.remote(_task).options(
+            num_cpus=settings.cpus, num_gpus=settings.gpus, max_retries=0
+        )
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        actor: Any = ray.remote(_board()).options(
+            num_cpus=0, max_restarts=-1, scheduling_strategy=here
+        )
+        self._board: Any = actor.remote()
+        self._reading: Any = None
+        self._under_way: dict[Any, Batch] = {}
+        self._stopping = False
+        self._deadline: float | None = None
+        self._slots, self._asked = 0, -_GROWTH
+
+    @property
+    def window(self) -> int:  # type: ignore[override]
+        """As many as were asked for; or twice as many as there is room for, so that none waits."""
+        import ray
+
+        if self._settings.workers is not None:
+            return self._settings.workers
+        if time.monotonic() - self._asked >= _GROWTH:
+            self._asked = time.monotonic()
+            has = ray.cluster_resources()
+            rooms = [has.get("CPU", 0) / self._settings.cpus]
+            if self._settings.gpus:
+                rooms.append(has.get("GPU", 0) / self._settings.gpus)
+            self._slots = max(1, int(min(rooms)))
+        return 2 * self._slots
+
+    def submit(self, batch: Batch) -> None:
+        # In a list, so that a task fetches it only if its process does not have it.
+        reference = self._task.remote([self._payload], self._digest, batch, self._board)
+        self._under_way[reference] = batch
+
+    def wait(self, timeout: float) -> list[Done]:
+        import ray
+
+        if self._stopping:
+            self._press()
+        references = list(self._under_way)
+        ready, _ = ray.wait(references, num_returns=1, timeout=timeout)
+        if ready:
+            ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
+        self._hear()
+        return [self._done(reference, self._under_way.pop(reference)) for reference in ready]
+
+    def _done(self, reference: Any, batch: Batch) -> Done:
+        import ray
+        from ray import exceptions
+
+        try:
+            return as_done(batch, ray.get(reference))
+        except exceptions.TaskCancelledError as error:
+            return Done(batch, error=Stopped(str(error)))
+        # A task returns what its work raises: this comes before it, such as a missing sbmc.
+        except exceptions.RayTaskError as error:
+            raise BadInput(
+                f"`executor` must be a Ray cluster whose machines can run sbmc, but got {error}"
+            ) from error
+        # The worker, its machine or its memory is gone, or the result with them.
+        except exceptions.RayError as error:
+            words = str(error).strip().splitlines()[0] if str(error).strip() else ""
+            return Done(batch, error=WorkerLost(f"{type(error).__name__}: {words}"), lost=True)
+
+    def _hear(self) -> None:
+        """Hand on what the board has got, without waiting for it."""
+        import ray
+
+        if self._reading is None:
+            self._reading = self._board.take.remote()
+        ready, _ = ray.wait([self._reading], timeout=0)
+        if not ready:
+            return
+        news: dict[Batch, dict[str, Any]] = {}
+        with contextlib.suppress(ray.exceptions.RayError):  # it may be gone with its machine
+            news = ray.get(self._reading)
+        self._reading = None
+        running = set(self._under_way.values())
+        for batch, fields in news.items():
+            if batch in running:
+                self._tell(batch, fields)
+
+    def _press(self) -> None:
+        import ray
+
+        if self._deadline is None:
+            self._deadline = time.monotonic() + GRACE
+            self._board.stop.remote()
+        elif time.monotonic() > self._deadline:
+            for reference in self._under_way:
+                ray.cancel(reference, force=True)
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def close(self) -> None:
+        import ray
+
+        with contextlib.suppress(ray.exceptions.RayError):
+            for reference in self._under_way:
+                ray.cancel(reference, force=True)
+            ray.kill(self._board)
+        if self._started:
+            _shutdown()
+
+
+def _task(payload: list[Any], digest: str, batch: Batch, board: Any) -> bytes:
+    """What runs on the cluster."""
+    import ray
+
+    asked, pending, stopping = 0.0, None, False
+
+    def tell(batch: Batch, fields: dict[str, Any]) -> None:
+        with contextlib.suppress(Exception):  # news are worth no island
+            board.tell.remote(batch, fields)
+
+    def stop() -> bool:
+        nonlocal asked, pending, stopping
+        with contextlib.suppress(Exception):
+            if pending is None and time.monotonic() - asked >= TELL_INTERVAL:
+                asked, pending = time.monotonic(), board.stopping.remote()
+            elif pending is not None and ray.wait([pending], timeout=0)[0]:
+                answer, pending = pending, None
+                stopping = stopping or ray.get(answer)
+        return stopping
+
+    return attempt(lambda: ray.get(payload[0]), digest, batch, tell, stop)

@@ -1,0 +1,167 @@
+"""The verdict of a run on itself: did the particles move, were they accepted, was there time.
+
+Every figure is of single particles, since a mean over an island hides the chains that are stuck.
+A posterior is not ok if more than 5 % of its particles moved less than 0.3 rough posterior standard
+deviations (see `movement`) or were accepted less than 20 % of the time after warm-up; if fewer than
+two moves followed the warm-up; or if the population of an SMC sampler has collapsed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from sbmc.islands.island import IslandReport
+from sbmc.islands.remedies import Symptom, remedies_for
+
+# Fixed once and for all: a run that does not pass needs a better sampler, not another threshold.
+SMALLEST_DISPLACEMENT = 0.3
+LOWEST_ACCEPTANCE = 0.2
+MOST_BAD_PARTICLES = 0.05
+FEWEST_MOVES = 2
+
+
+class HealthWarning(RuntimeWarning):
+    """A posterior whose sampler did not do its work."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether a posterior can be trusted to be one, and what to do if not.
+
+    Attributes:
+        ok: True or False; None if it is not known, because the posterior was made by a version
+            that did not check.
+        reasons: what is wrong, a sentence each; empty if all is well.
+        remedies: what to try, a sentence each; the first is the one to begin with.
+        figures: what the verdict rests on: `particles`; `moved_too_little` and
+            `accepted_too_little` (numbers of particles); `displacement` and `acceptance` (`least`
+            and `median` over particles; displacement in rough posterior standard deviations, and
+            acceptance None for a sampler that rejects nothing); `moves` after warm-up, the fewest
+            of any island; `returned` to their start; `distinct` particles; `collapsed` islands.
+    """
+
+    ok: bool | None
+    reasons: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.ok is None:
+            return "not checked: this posterior was made by an earlier version of sbmc"
+        if self.ok:
+            return "ok"
+        return f"not ok: {' '.join(self.reasons)} {' '.join(self.remedies)}".rstrip()
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word or two, for a cell of a table."""
+        return {True: "ok", False: "not ok", None: "not checked"}[self.ok]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "ok": self.ok,
+            "reasons": list(self.reasons),
+            "remedies": list(self.remedies),
+            "figures": dict(self.figures),
+        }
+
+
+def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Health:
+    """The verdict on some islands.
+
+    Args:
+        reports: of all islands; those that failed do not count.
+        settings: of the posterior; the sampler's are among them, for the remedies.
+
+    Returns:
+        The verdict. Where nothing was sampled (s = 0, ensembles, baselines) all is well.
+
+    Example:
+        >>> report = IslandReport(0, "completed", steps=9, moves=4, displacement=[1.1, 0.0])
+        >>> assess([report], {}).reasons[0]
+        '1 of 2 particles moved less than 0.3 posterior standard deviations (median 0.55).'
+    """
+    sampled = [r for r in reports if r.outcome == "completed" and r.steps]
+    if not sampled:
+        return Health(True)
+    if not any(report.displacement for report in sampled):
+        return Health(None)
+    figures = _figures(sampled)
+    symptoms = _symptoms(figures)
+    sizes = [report.step_size for report in sampled if report.step_size]
+    step_size = min(sizes, default=None)
+    return Health(
+        ok=not symptoms,
+        reasons=tuple(symptoms.values()),
+        remedies=remedies_for(list(symptoms), settings, step_size) if symptoms else (),
+        figures=figures,
+    )
+
+
+def warn_if_not_ok(health: Health, stacklevel: int) -> None:
+    """Warn of a posterior that is not ok, in words that say what to do."""
+    if health.ok is False:
+        warnings.warn(
+            f"The posterior is {health} The figures are in `posterior.health`.",
+            HealthWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _figures(reports: Sequence[IslandReport]) -> dict[str, Any]:
+    displacement = [value for report in reports for value in report.displacement]
+    acceptance = [value for report in reports for value in report.particle_acceptance]
+    moves = [report.moves for report in reports if report.moves is not None]
+    return {
+        "particles": len(displacement),
+        "moved_too_little": sum(not value >= SMALLEST_DISPLACEMENT for value in displacement),
+        "accepted_too_little": sum(not value >= LOWEST_ACCEPTANCE for value in acceptance),
+        "displacement": _extent(displacement),
+        "acceptance": _extent(acceptance) if acceptance else None,
+        "chains": len(acceptance),
+        "moves": min(moves) if moves else None,
+        "returned": sum(report.returned or 0 for report in reports),
+        "distinct": sum(report.distinct or 0 for report in reports),
+        "collapsed": sum(bool(report.collapsed) for report in reports),
+        "collapse": next((f"island {r.index}: {r.collapsed}" for r in reports if r.collapsed), ""),
+        "islands": len(reports),
+    }
+
+
+def _extent(values: Sequence[float]) -> dict[str, float]:
+    return {"least": min(values), "median": float(f"{median(values):.4g}")}
+
+
+def _symptoms(figures: Mapping[str, Any]) -> dict[Symptom, str]:
+    """What is wrong, each with its sentence, the likeliest cause first."""
+    found: dict[Symptom, str] = {}
+    particles, acceptance = figures["particles"], figures["acceptance"]
+    if figures["moves"] is not None and figures["moves"] < FEWEST_MOVES:
+        count = ("No move", "Only one move")[figures["moves"]]
+        found["too few moves"] = f"{count} followed the warm-up, and at least two are needed."
+    rejected, chains = figures["accepted_too_little"], figures["chains"]
+    if rejected > MOST_BAD_PARTICLES * chains:
+        found["rejected"] = (
+            f"{rejected} of {chains} particles were accepted less than {LOWEST_ACCEPTANCE:.0%} of "
+            f"the time after warm-up (median {acceptance['median']:.2f})."
+        )
+    stayed = figures["moved_too_little"]
+    if stayed > MOST_BAD_PARTICLES * particles:
+        middle = figures["displacement"]["median"]
+        words = (
+            f"{stayed} of {particles} particles moved less than {SMALLEST_DISPLACEMENT:g} "
+            f"posterior standard deviations (median {middle:.2g})"
+        )
+        back = figures["returned"]
+        found["stayed"] = words + (f"; {back} are where they began." if back else ".")
+    if figures["collapsed"]:
+        found["collapsed"] = (
+            f"The population of {figures['collapsed']} of {figures['islands']} islands has "
+            f"collapsed ({figures['collapse']}), so that epistemic uncertainty will be too small."
+        )
+    return found

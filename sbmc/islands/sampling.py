@@ -1,0 +1,135 @@
+"""From work to islands: batches planned, the checkpoint opened, the executor set to work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from sbmc.islands.checkpoints import Checkpoint, CheckpointAt, locked_checkpoint
+from sbmc.islands.checkpoints.pilot import read_pilot, write_pilot
+from sbmc.islands.executors import Executor
+from sbmc.islands.island import Island, start_at_prior
+from sbmc.islands.memory import size_in_words
+from sbmc.islands.memory_budget import Memory
+from sbmc.islands.running import run_batches
+from sbmc.islands.work import Batch, Work, plan_batches
+from sbmc.randomness import Stream, generator
+from sbmc.samplers import SMC
+from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.smc.pilot import learn
+
+
+class Sampled(NamedTuple):
+    """What came of it."""
+
+    islands: list[Island]  # in order
+    pilot: dict[str, Any]  # `pilot_epochs`, `pilot_forward_epochs`, `frozen`; empty without one
+    resumed: bool  # whether a part of it was done before
+
+
+def sample_islands(
+    work: Work,
+    numbers: Sequence[int],
+    *,
+    executor: Executor,
+    place: CheckpointAt | None,
+    identity: Mapping[str, Any],
+    retries: int,
+    progress: bool | None,
+    memory: Memory | None = None,
+) -> Sampled:
+    """Run islands, or what is left of them.
+
+    Args:
+        work: what they do.
+        numbers: which islands.
+        executor: runs their batches.
+        place: where they are written down, if anywhere.
+        identity: what decides the result, for the checkpoint to compare.
+        retries: how often an island that was lost is tried again.
+        progress: None for automatic, False for silence, True for always.
+        memory: what it is expected to take, to be said when it begins.
+
+    Returns:
+        The islands, and what a pilot of SMC has to tell, the sampler that it left included.
+
+    Raises:
+        BadInput: the checkpoint is another run's, is damaged, or another process is at it.
+    """
+    population = work.sampler.population(work.particles)
+
+    def plan(islands: Sequence[int]) -> list[Batch]:
+        fold = executor.fold if executor.folds else 1
+        return plan_batches(islands, len(work.priors), population, fold)
+
+    with locked_checkpoint(place):
+        checkpoint = None
+        threads = executor.threads_each
+        if place is not None:
+            needed = bytes_on_disk(work, population, len(numbers))
+            checkpoint = Checkpoint.open(place, dict(identity), numbers, plan, threads, needed)
+            # Threads decide the last bits where an operation is split among them.
+            threads = checkpoint.threads
+        work, told = _after_pilot(replace(work, threads=threads), checkpoint)
+        finished = {} if checkpoint is None else checkpoint.finished()
+        islands = run_batches(
+            work,
+            plan(numbers) if checkpoint is None else checkpoint.open_batches(),
+            executor=executor,
+            checkpoint=checkpoint,
+            retries=retries,
+            progress=progress,
+            finished=finished,
+            expected="" if memory is None else f"memory: {size_in_words(memory.expected)} at most",
+        )
+    again = any(island.report.attempts > 1 for island in islands)
+    return Sampled(islands, told, resumed=bool(finished) or again)
+
+
+def bytes_on_disk(work: Work, population: int, islands: int) -> int:
+    """About what states and results will take: positions, gradients, draws, and as much again."""
+    draws = int(getattr(work.sampler, "draws", 1) or 1)
+    width = work.target.prior.mean.element_size() * work.target.dim
+    return 2 * islands * population * (2 + draws) * width
+
+
+def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[str, Any]]:
+    """Freeze what adapts, by a run whose noise no island shares; once for all islands."""
+    sampler = work.sampler
+    if not (isinstance(sampler, SMC) and sampler.pilot):
+        return work, {}
+    found = None if checkpoint is None else read_pilot(checkpoint.store)
+    if found is None:
+        rng = generator(work.seed, Stream.PILOT)
+        target = work.target.with_prior(work.priors[0])
+        start = start_at_prior(target.prior, rng, sampler.population(work.particles))
+        noise = IslandNoise([rng], work.particles, target.prior.mean.device)
+        frozen, run = learn(sampler, target, noise, start)
+        learned = {name: getattr(frozen, name) for name in ("temperatures", "step_sizes")}
+        found = {
+            **learned,
+            "mutations": frozen.mutations,
+            "epochs": run.epochs,
+            "forward_epochs": run.forward_epochs,
+        }
+        if checkpoint is not None:
+            write_pilot(checkpoint.store, found)
+    frozen = replace(
+        sampler,
+        pilot=False,
+        eta=None,
+        temperatures=tuple(found["temperatures"]),
+        step_sizes=tuple(found["step_sizes"]),
+        mutations=_tuple(found["mutations"]),
+    )
+    told = {
+        "pilot_epochs": found["epochs"],
+        "pilot_forward_epochs": found["forward_epochs"],
+        "frozen": frozen,
+    }
+    return replace(work, sampler=frozen), told
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

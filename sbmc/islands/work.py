@@ -1,0 +1,175 @@
+"""The work of a run, cut into batches of islands that can be done anywhere, in any order.
+
+Islands need nothing of each other. A batch is one island, or several that are folded into one, and
+what comes of it depends on the work, on the batch, and on nothing else: not on the process that
+does it, nor on what was done before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from sbmc.islands.island import Island, Start, island_of
+from sbmc.model.threads import threads_for, torch_threads
+from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.randomness import Stream, generator
+from sbmc.samplers.contract import IslandRun, Sampler
+from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.target.memory_needs import multiplications
+from sbmc.target.target import Evaluations, Target
+
+# Islands are folded into one batch up to this many particles.
+FOLD_PARTICLES = 160
+
+# Numbers of the islands that run as one.
+Batch = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """All that islands need apart from their numbers: what a worker is sent, once.
+
+    Attributes:
+        sampler: the algorithm's settings.
+        target: log likelihood and gradient, in the coordinates of any of the priors.
+        priors: one for each anchor; island i has number i modulo their number.
+        start: where an island's particles begin.
+        particles: particles per island.
+        seed: island i draws from the stream (seed, i) and from nothing else.
+        threads: that torch may use for a batch; None leaves them alone.
+    """
+
+    sampler: Sampler
+    target: Target
+    priors: Sequence[AnchoredPrior]
+    start: Start
+    particles: int
+    seed: int
+    threads: int | None = None
+
+    def run(
+        self,
+        batch: Batch,
+        report: Callable[[list[IslandRun]], None] | None = None,
+        keeper: Keeper = NOTHING,
+    ) -> list[Island]:
+        """Run the islands of a batch as one.
+
+        Args:
+            batch: their numbers; they must have the same prior.
+            report: called now and then with all runs.
+            keeper: of the places from which the batch can go on.
+
+        Returns:
+            The islands, in the order of the batch.
+
+        Raises:
+            Exception: whatever the likelihood raises. The batch is lost then, and nothing else.
+        """
+        began = time.perf_counter()
+        target = self.target.with_prior(self.priors[batch[0] % len(self.priors)])
+        # Counted for this batch alone: others may run in threads beside it.
+        target.evaluations, counted = Evaluations(), target.evaluations
+        prior = target.prior
+        population = self.sampler.population(self.particles)
+        with torch_threads(self.threads), self._threads_for(len(batch) * population):
+            generators = [generator(self.seed, Stream.ISLANDS, i) for i in batch]
+            begin = torch.cat([self.start(prior, g, population) for g in generators])
+            noise = IslandNoise(generators, self.particles, prior.mean.device)
+            runs = self.sampler.run(target, noise, begin, report, keeper)
+        counted.gradient += target.evaluations.gradient
+        counted.forward += target.evaluations.forward
+        seconds = time.perf_counter() - began + getattr(keeper, "seconds_before", 0.0)
+        attempts = getattr(keeper, "attempts", 1)
+        return [
+            island_of(index, run, attempts=attempts, seconds=seconds / len(batch))
+            for index, run in zip(batch, runs, strict=True)
+        ]
+
+    def _threads_for(self, particles: int) -> AbstractContextManager[None]:
+        """As many threads as evaluations of so many particles are worth."""
+        inputs, positions = self.target.examples.inputs, particles * self.target.dim
+        rows = getattr(self.sampler, "batch_size", None)
+        whole = len(self.target.examples)
+        work = multiplications(inputs, min(rows or whole, whole), positions)
+        # The mini-batches of particles differ: they go through in one piece.
+        apart = self.target.shareable and rows is None
+        return threads_for(work, positions, apart=apart)
+
+    def measure(self) -> tuple[int | None, str]:
+        """How much an island has to do, and in which unit progress counts it.
+
+        Returns:
+            Steps, or epochs; None and `"islands"` for SMC, whose temperatures are not known
+            beforehand.
+        """
+        if self.sampler.steps:
+            return self.sampler.steps, "steps"
+        if self.sampler.epochs:
+            return self.sampler.epochs, "epochs"
+        return None, "islands"
+
+
+def plan_batches(
+    islands: Sequence[int], anchors: int, population: int, fold: int | None = None
+) -> list[Batch]:
+    """Fold islands into batches; only islands of one anchor go together.
+
+    Args:
+        islands: their numbers.
+        anchors: which the islands take in turn.
+        population: positions of one island.
+        fold: most positions of one batch, by rule if not given; an island that has more is a batch
+            of its own, and with 1 every island is.
+
+    Returns:
+        The batches.
+
+    Example:
+        >>> plan_batches(range(5), anchors=2, population=10, fold=20)
+        [(0, 2), (4,), (1, 3)]
+    """
+    size = max(1, (FOLD_PARTICLES if fold is None else fold) // population)
+    batches = []
+    for anchor in range(anchors):
+        own = [index for index in islands if index % anchors == anchor]
+        batches += [tuple(own[i : i + size]) for i in range(0, len(own), size)]
+    return batches
+
+
+def progress_of(runs: Sequence[Any], unit: str, each: int | None) -> dict[str, Any]:
+    """What a display is told of a batch: plain values that can be sent from anywhere.
+
+    Args:
+        runs: of the batch's islands.
+        unit: what is counted: `steps`, `epochs` or `islands`.
+        each: how much of it an island has to do, if that is known.
+
+    Returns:
+        `done` in that unit, `through` (islands that are done), `epochs`, and where there are some
+        `acceptance` and `temperature`, which are means and the lowest of the islands'.
+    """
+    spent = [run.epochs + run.forward_epochs for run in runs]
+    if each is None:
+        through = sum(run.outcome != "running" for run in runs)
+        done = through
+    else:
+        made = [run.steps for run in runs] if unit == "steps" else spent
+        through = sum(m >= each for m in made)
+        done = sum(min(m, each) for m in made)
+    fields: dict[str, Any] = {"done": done, "through": through, "epochs": max(spent)}
+    acceptance = [run.acceptance[-1] for run in runs if run.acceptance]
+    if acceptance:  # samplers that reject nothing have none
+        fields["acceptance"] = sum(acceptance) / len(acceptance)
+    heat = [getattr(run, "temperature", None) for run in runs]
+    known = [value for value in heat if value is not None]
+    if known:
+        fields["temperature"] = min(known)
+    return fields

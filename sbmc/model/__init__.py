@@ -1,0 +1,1 @@
+"""One network, many parameter vectors: three ways to evaluate it, and the data it is given."""

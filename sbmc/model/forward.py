@@ -1,0 +1,140 @@
+"""One model, many parameter vectors: three ways to evaluate it, with equal results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sbmc.checks import BadInput, nearest
+from sbmc.log import logger
+from sbmc.model.data import Inputs, rows
+from sbmc.model.functional import call_model, evaluation_copy
+from sbmc.model.fused import FusedForward
+from sbmc.model.loop import LoopForward
+from sbmc.model.parameters import ParameterSpace
+from sbmc.model.rules import Unsupported
+from sbmc.model.vmap import VmapForward
+
+PROBE_EXAMPLES = 2
+# Agreement relative to the largest output: far above rounding, far below what a wrong rule gives.
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
+COARSE_TOLERANCE = 5e-2  # of the types with 16 bits
+
+
+class Forward(Protocol):
+    """A model as a function of many parameter vectors, in evaluation mode."""
+
+    path: str
+
+    def prepare(self, inputs: Inputs) -> Inputs:
+        """What the first layer needs of the inputs, with the same first axis."""
+
+    def prepared_bytes(self, inputs: Inputs) -> int:
+        """Memory that `prepare` would take beyond the inputs."""
+
+    def __call__(self, theta: Tensor, inputs: Inputs, *, stacked: bool = False) -> Tensor:
+        """Outputs `(particles, examples, ...)` for `theta` `(particles, dim)`.
+
+        The prepared inputs are shared, `(examples, ...)`, or with `stacked` one batch for each
+        particle, `(particles, examples, ...)`. Differentiable in `theta`.
+        """
+
+
+PATHS: dict[str, Callable[[nn.Module, ParameterSpace], Forward]] = {
+    "fused": FusedForward,
+    "vmap": VmapForward,
+    "loop": LoopForward,
+}
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that does not exist."""
+    if path != "auto" and path not in PATHS:
+        raise BadInput(
+            f"`path` must be 'auto' or one of {list(PATHS)}, but got {path!r}."
+            f"{nearest(path, ['auto', *PATHS])}"
+        )
+
+
+def build_forward(
+    model: nn.Module,
+    space: ParameterSpace,
+    inputs: Inputs,
+    path: str = "auto",
+    *,
+    gradient: bool = True,
+) -> Forward:
+    """The fastest way to evaluate `model` that gives what the model itself gives.
+
+    Args:
+        model: the network; never changed.
+        space: the parameters that vary between particles.
+        inputs: a few examples to try it on.
+        path: `"auto"`, or the one path to use: `"fused"`, `"vmap"` or `"loop"`.
+        gradient: whether it has to be differentiable in the parameters.
+
+    Returns:
+        A forward whose outputs on the examples agree with the model's own.
+
+    Raises:
+        BadInput: an unknown path, or one that cannot evaluate this model.
+    """
+    check_path(path)
+    probe = rows(inputs, 0, PROBE_EXAMPLES)
+    theta = _two_particles(space.flatten(model))
+    # Called before anything else, so that a model that fails on these inputs says so itself.
+    expected = _reference(model, space, theta, probe)
+    reason = ""
+    for name in PATHS if path == "auto" else (path,):
+        try:
+            forward = PATHS[name](model, space)
+            reason = _disagreement(forward, theta, probe, expected, gradient)
+        except Unsupported as error:
+            reason = str(error)
+        except Exception as error:  # whatever a user's model meets on a path that is not for it
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        if not reason:
+            logger.debug("model evaluated by the %s path", name)
+            return forward
+        logger.info("the %s path cannot evaluate this model (%s)", name, reason)
+    raise BadInput(f"`path` must be one that can evaluate this model, but got {path!r} ({reason}).")
+
+
+def _two_particles(theta: Tensor) -> Tensor:
+    """The model's own parameters and others near them, so that a mix-up of particles shows."""
+    wave = torch.arange(len(theta), dtype=torch.float64).sin().to(theta)
+    return torch.stack([theta, theta + 0.1 * (theta.abs().mean() + 0.1) * wave])
+
+
+def _reference(model: nn.Module, space: ParameterSpace, theta: Tensor, probe: Inputs) -> Tensor:
+    """What the model itself gives in evaluation mode."""
+    module = evaluation_copy(model, ParameterSpace((), ()))
+    with torch.no_grad():
+        own = call_model(module, {}, probe)
+        return torch.stack([own, call_model(module, space.split(theta[1]), probe)])
+
+
+def _disagreement(
+    forward: Forward, theta: Tensor, probe: Inputs, expected: Tensor, gradient: bool
+) -> str:
+    """Why the forward will not do; nothing if it will."""
+    with torch.set_grad_enabled(gradient):
+        theta = theta.clone().requires_grad_(gradient)
+        outputs = forward(theta, forward.prepare(probe))
+        if gradient and not outputs.requires_grad:
+            return "its outputs do not depend on the sampled parameters"
+        if gradient:
+            torch.autograd.grad(outputs.float().sum(), theta)
+    if outputs.shape != expected.shape:
+        shapes = tuple(outputs.shape[1:]), tuple(expected.shape[1:])
+        return "its outputs have shape {} where the model's have {}".format(*shapes)
+    finite = torch.isfinite(expected)
+    tolerance = TOLERANCES.get(expected.dtype, COARSE_TOLERANCE)
+    scale = float(expected[finite].abs().max()) if bool(finite.any()) else 0.0
+    close = (outputs.detach() - expected).abs() <= tolerance * (scale + 1e-6)
+    # Infinite logits may be meant (masked classes); they have to be the same ones.
+    same = torch.where(finite, close, outputs.detach().nan_to_num() == expected.nan_to_num())
+    return "" if bool(same.all()) else "its outputs differ from the model's"

@@ -1,0 +1,1 @@
+"""The weighted ensemble that `fit` returns: predict, save, load, merge."""

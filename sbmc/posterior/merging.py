@@ -1,0 +1,122 @@
+"""Posteriors that were made apart, put together as the islands of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from sbmc.checks import BadInput, Phrase, require
+from sbmc.islands.checkpoints import differences
+from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.storage.identity import APART, comparable
+
+
+def merge(posteriors: Sequence[Posterior]) -> Posterior:
+    """Put the islands of several posteriors together, as if one run had made them all.
+
+    Islands need nothing of each other, so two machines can each make some of them: with the same
+    seed and another `first_island`, or with another seed.
+
+    Args:
+        posteriors: of the same model, anchor, prior, data, sampler and settings.
+
+    Returns:
+        A posterior of all islands, those of the first posterior first. If seeds differ, islands are
+        numbered anew. Wall times are added up.
+
+    Raises:
+        BadInput: two of them are not parts of one run; the difference is named. Or one island is
+            in two of them, and would count twice.
+
+    Example:
+        >>> import sbmc
+        >>> net, data = torch.nn.Linear(2, 2), (torch.randn(20, 2), torch.randint(2, (20,)))
+        >>> options = dict(sampler=sbmc.HMC(steps=3), particles=4, islands=2)
+        >>> one = sbmc.fit(net, data, **options)
+        >>> two = sbmc.fit(net, data, **options, first_island=2)
+        >>> merge([one, two]).positions.shape
+        torch.Size([4, 4, 6])
+    """
+    parts = list(posteriors)
+    good = len(parts) >= 2 and all(isinstance(part, Posterior) for part in parts)
+    require(good, "posteriors", "at least two posteriors", Phrase(f"{len(parts)} of them"))
+    first = parts[0]
+    require(
+        all("identity" in part.settings for part in parts),
+        "posteriors",
+        "made by `fit`, which notes model and data",
+        Phrase("one that was not"),
+    )
+    for number, part in enumerate(parts[1:], start=1):
+        here, there = (dict(comparable(each), seed=0) for each in (first, part))
+        found = differences(there, here)
+        if found:
+            words = "; ".join(found[:5]) + (f"; and {len(found) - 5} more" * (len(found) > 5))
+            raise BadInput(
+                f"`posteriors` must be parts of one run, but got {number}, where {words}."
+            )
+    _refuse_twins(parts)
+    seeds = [part.settings["seed"] for part in parts]
+    reports = [report for part in parts for report in part.islands]
+    if len(set(seeds)) > 1:
+        reports = [replace(report, index=index) for index, report in enumerate(reports)]
+    order = sorted(range(len(reports)), key=lambda k: reports[k].index)
+    completed = [k for k, report in enumerate(reports) if report.outcome == "completed"]
+    rows = [completed.index(k) for k in order if k in set(completed)]
+    islands = len(reports)
+    merged = Posterior(
+        first._model,
+        first.space,
+        first.likelihood,
+        torch.cat([part.positions for part in parts])[rows],
+        log_evidence=torch.cat([part.log_evidence for part in parts])[rows],
+        islands=[reports[k] for k in order],
+        cost=_added([part.cost for part in parts], [len(part.islands) for part in parts]),
+        settings={
+            **{name: value for name, value in first.settings.items() if name not in APART},
+            "islands": islands,
+            "seed": seeds[0] if len(set(seeds)) == 1 else seeds,
+        },
+        within=torch.cat([part.within for part in parts])[rows],
+        weighting=first.weighting,
+    )
+    merged.power = first.power
+    known = [part.priors for part in parts if part.priors is not None]
+    if len(known) == len(parts):
+        every = [prior for priors in known for prior in priors]
+        merged.priors = [every[row] for row in rows]
+    return merged
+
+
+def _refuse_twins(parts: Sequence[Posterior]) -> None:
+    seen: dict[tuple, int] = {}
+    for number, part in enumerate(parts):
+        for report in part.islands:
+            key = (str(part.settings["seed"]), report.index)
+            twin = Phrase(f"island {report.index} in both {seen.get(key)} and {number}")
+            require(key not in seen, "posteriors", "of islands that differ", twin)
+            seen[key] = number
+
+
+def _added(costs: Sequence[Cost], islands: Sequence[int]) -> Cost:
+    """Means by island, and sums; the anchor, which all have in common, counts once."""
+    total = sum(islands)
+
+    def mean(name: str) -> float:
+        values = [getattr(cost, name) * n for cost, n in zip(costs, islands, strict=True)]
+        return sum(values) / total
+
+    anchor = costs[0].anchor_epochs
+    sampled = sum(cost.total_epochs - cost.anchor_epochs for cost in costs)
+    seconds = [cost.wall_seconds for cost in costs]
+    known = [value for value in seconds if value is not None]
+    return Cost(
+        mean("epochs"),
+        mean("forward_epochs"),
+        anchor,
+        sampled + anchor,
+        sum(known) if len(known) == len(seconds) else None,
+        sum(cost.prior_epochs for cost in costs),
+    )

@@ -1,0 +1,473 @@
+"""The result: a weighted ensemble of parameter vectors that predicts with its uncertainty."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
+from sbmc.islands.health import Health, assess
+from sbmc.islands.island import IslandReport
+from sbmc.likelihoods import Gaussian, Likelihood
+from sbmc.model.data import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
+from sbmc.model.forward import Forward, build_forward
+from sbmc.model.frozen_part import SplitModel, split_model
+from sbmc.model.parameters import ParameterSpace
+from sbmc.model.predicting import BATCH as PREDICTION_BATCH
+from sbmc.model.predicting import Predictor
+from sbmc.model.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
+from sbmc.posterior.card import posterior_card
+from sbmc.prediction.mixing import ClassificationSums, RegressionSums
+from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
+from sbmc.progress import open_progress
+from sbmc.storage.probing import describe_rows
+from sbmc.target.memory_needs import multiplications
+
+if TYPE_CHECKING:
+    from sbmc.confidence import Confidence
+    from sbmc.prior.gaussian import AnchoredPrior
+
+WEIGHTINGS = ("evidence", "equal")
+# Fewer islands tell nothing of how much their evidence varies.
+FEWEST_FOR_ERROR = 3
+
+# Results of batches are put together when they have this size.
+JOIN_BYTES = 64 * 2**20
+
+
+class Evidence(NamedTuple):
+    """An estimate of the log normalising constant of the anchored posterior.
+
+    It compares posteriors of one prior and one data set. It does not choose s: the anchor, and
+    with it the prior, has seen the data.
+    """
+
+    log: float
+    standard_error: float | None  # of the log, between islands; None for fewer than three
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took. Epochs are per particle; see the design for the rules of counting.
+
+    Attributes:
+        epochs: likelihood and gradient evaluations per particle, mean over islands.
+        forward_epochs: evaluations without gradient, likewise.
+        anchor_epochs: the anchor's own (of all members together, for an ensemble).
+        total_epochs: epochs x particles x islands + anchor_epochs + prior_epochs.
+        wall_seconds: measured, without the anchor's training; of a run that was resumed, the
+            seconds of its islands added up; None if not measured.
+        prior_epochs: what the curvature of the prior took, all anchors together.
+        expected_bytes: memory of the largest process at its peak, as it was expected before the
+            run; None if it was not.
+        peak_bytes: the same, measured from the start of the process to the end of the run.
+        memory_limit: what was allowed; None for no limit.
+    """
+
+    epochs: float
+    forward_epochs: float
+    anchor_epochs: float
+    total_epochs: float
+    wall_seconds: float | None
+    prior_epochs: float = 0.0
+    expected_bytes: int | None = None
+    peak_bytes: int | None = None
+    memory_limit: int | None = None
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+class Posterior:
+    """A weighted ensemble of the model's parameters.
+
+    Attributes:
+        positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
+            chain stand as further particles. Islands that failed are not among them.
+        weights: `(islands, particles)` float64, summing to 1.
+        within: the same inside each island, every row summing to 1.
+        weighting: how islands are combined, `"evidence"` or `"equal"`.
+        log_evidence: `(islands,)` float64; zero for MCMC and ensembles, which estimate none.
+        islands: one report per island, failed ones included.
+        cost: what it took.
+        settings: everything that decided the result, as plain values.
+        fitted_confidence: what `confidence` made, stored and loaded with the posterior; or None.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        space: ParameterSpace,
+        likelihood: Likelihood,
+        positions: Tensor,
+        *,
+        log_evidence: Tensor,
+        islands: Sequence[IslandReport],
+        cost: Cost,
+        settings: dict[str, Any],
+        within: Tensor | None = None,
+        weighting: str = "equal",
+    ) -> None:
+        self._model = copy.deepcopy(model)
+        self._space = space
+        self._likelihood = likelihood
+        self.positions = positions
+        if within is None:
+            within = torch.full(positions.shape[:2], 1 / positions.shape[1], dtype=torch.float64)
+        self.within = within
+        self.weighting = weighting
+        self.log_evidence = log_evidence
+        self.weights = island_weights(log_evidence, within, weighting)
+        self.islands = list(islands)
+        self.cost = cost
+        self.settings = settings
+        self._evaluator: tuple[Predictor, SplitModel | None] | None = None
+        self._evaluator_lock = Lock()
+        self._origin: tuple[Tensor, int, Tensor, str] | None = None
+        self.fitted_confidence: Confidence | None = None
+        self._looks: dict[str, Any] | None = None
+        # Set by `fit`, for the diagnostics of the target's density; not saved.
+        self.priors: list[AnchoredPrior] | None = None
+        self.power = 1.0
+
+    def __repr__(self) -> str:
+        islands, particles, dim = self.positions.shape
+        health = self.health
+        # Of a posterior that was not sampled there is nothing to say.
+        verdict = f", health={health.word!r}" if health.figures or health.ok is None else ""
+        return f"Posterior(islands={islands}, particles={particles}, dim={dim}{verdict})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: sizes, cost and the verdict, with what to do if it is not ok."""
+        return posterior_card(self)
+
+    @property
+    def space(self) -> ParameterSpace:
+        """The sampled parameters."""
+        return self._space
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """What predictions are made of."""
+        return self._likelihood
+
+    @property
+    def looks(self) -> dict[str, Any] | None:
+        """What inputs, and targets, look like, as far as it is known: see `storage.probing`."""
+        noted = self.settings.get("probe")
+        if not isinstance(noted, dict) or "inputs" not in noted:
+            return self._looks
+        return {name: noted.get(name) for name in ("inputs", "targets")}
+
+    @property
+    def origin(self) -> str:
+        """A digest of all that predictions depend on: by it a confidence knows its posterior."""
+        from sbmc.confidence.origin import origin_digest
+        from sbmc.posterior.saving import fingerprint
+
+        version = 0 if self.positions.is_inference() else self.positions._version
+        kept = self._origin
+        if kept and kept[0] is self.positions and kept[1] == version and kept[2] is self.weights:
+            return kept[3]
+        rest = fingerprint(self._model, self._space)
+        digest = origin_digest(self.positions, self.weights, self._space, rest)
+        self._origin = (self.positions, version, self.weights, digest)
+        return digest
+
+    @property
+    def health(self) -> Health:
+        """Whether the sampler did its work, with reasons and remedies; see `Health`."""
+        return assess(self.islands, self.settings)
+
+    @property
+    def island_ess(self) -> float:
+        """Effective number of islands, 1 / Σ W_p²: near 1 means that one island decides all."""
+        per_island = self.weights.sum(1)
+        return float(1 / per_island.square().sum())
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of all islands together, Σ_p Z_p / P, as a log, with its standard error.
+
+        None for MCMC and ensembles, which estimate none, and for islands with anchors of their own,
+        whose priors differ: each one's is in `log_evidence`.
+        """
+        if self.settings.get("anchors", 1) > 1:
+            return None
+        if any(r.outcome == "completed" and r.log_evidence is None for r in self.islands):
+            return None
+        count = len(self.log_evidence)
+        log_mean = float(torch.logsumexp(self.log_evidence.double(), 0)) - math.log(count)
+        if count < FEWEST_FOR_ERROR:
+            return Evidence(log_mean, None)
+        relative = (self.log_evidence.double() - log_mean).exp()
+        return Evidence(log_mean, float(relative.std() / math.sqrt(count)))
+
+    def reweighted(self, weighting: str) -> Posterior:
+        """The same islands, combined in another way.
+
+        Args:
+            weighting: `"evidence"` or `"equal"`.
+
+        Returns:
+            A posterior that shares everything else with this one.
+
+        Raises:
+            BadInput: another word, or evidence for islands whose priors differ.
+        """
+        check_weighting(weighting)
+        own = "anchors" in self.settings
+        rule = "'equal' with `anchors`, since evidence compares islands of one prior only"
+        require(weighting == "equal" or not own, "weighting", rule, weighting)
+        other = copy.copy(self)
+        other.weighting = weighting
+        other.weights = island_weights(self.log_evidence, self.within, weighting)
+        other.settings = {**self.settings, "island_weights": weighting}
+        other.fitted_confidence = None  # it has learned the features of these weights
+        return other
+
+    def predict(
+        self, inputs: Any, *, batch_size: int | None = None, progress: bool | None = False
+    ) -> Prediction | RegressionPrediction:
+        """Predictive distribution of the ensemble, streamed in batches.
+
+        Args:
+            inputs: what the model takes: a tensor or array, a tuple or dict of them; or a
+                `DataLoader`, in its own order and batches, of which targets are dropped.
+            batch_size: examples per batch; by rule if not given.
+            progress: None for automatic, True for always.
+
+        Returns:
+            A `Prediction` for classification, otherwise a `RegressionPrediction`.
+
+        Raises:
+            BadInput: inputs that are empty or not finite.
+        """
+        keep_to_one_thread_after_a_fork()
+        weights = self.weights.flatten()
+        kept = weights > 0
+        theta = self.positions.flatten(0, 1)[kept]
+        weights = weights[kept]
+        parts: list[Any] = []
+        total, batches = self._input_batches(inputs, batch_size)
+        done = joined = 0
+        with (
+            open_progress(progress, "predicting", total=total, unit="examples") as bar,
+            self._threads_for(inputs, batch_size or PREDICTION_BATCH),
+        ):
+            for batch in batches:
+                parts.append(self._predict_batch(theta, weights, batch))
+                done += count(batch)
+                bar.update(done)
+                # Many results between the large arrays that come and go keep the memory of these
+                # from being used again: gigabytes with thousands of classes.
+                if sum(_bytes(part) for part in parts[joined:]) >= JOIN_BYTES:
+                    parts[joined:] = [concatenate(parts[joined:])]
+                    joined += 1
+        require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
+        whole = concatenate(parts)
+        return replace(whole, origin=self.origin) if isinstance(whole, Prediction) else whole
+
+    def confidence(
+        self, data: Any, ood: Any = None, *, threshold: float | str = "f1", seed: int = 0
+    ) -> Confidence:
+        """Learn when not to trust a prediction: a score, and a decision to answer or abstain.
+
+        Args:
+            data: `(inputs, labels)` in domain, best such that the model was not fitted to.
+            ood: out-of-domain inputs, or groups of them by name; None for incorrect ones alone.
+            threshold: a number from 0 to 1, or `"f1"`: the F1-optimal one, by cross-validation.
+            seed: of the meta-classifier.
+
+        Returns:
+            The confidence, also kept as `fitted_confidence` and stored by `save`.
+
+        Raises:
+            BadInput: regression, or data of one class only; see `sbmc.confidence.fit_confidence`.
+        """
+        from sbmc.confidence import fit_confidence
+
+        rule = "of a classification likelihood"
+        likelihood = Phrase(type(self._likelihood).__name__)
+        require(self._likelihood.classification, "posterior", rule, likelihood)
+        self.fitted_confidence = fit_confidence(
+            self._predict_classes, data, ood, threshold=threshold, seed=seed, origin=self.origin
+        )
+        return self.fitted_confidence
+
+    def _predict_classes(self, inputs: Any) -> Prediction:
+        prediction = self.predict(inputs)
+        assert isinstance(prediction, Prediction)
+        return prediction
+
+    def first(self, islands: int) -> Posterior:
+        """The posterior of the first islands alone: what a run with that many would have given."""
+        most = len(self.islands)
+        good = is_whole(islands) and 1 <= islands <= most
+        require(good, "islands", f"an integer from 1 to {most}", islands)
+        reports = self.islands[:islands]
+        kept = sum(report.outcome == "completed" for report in reports)
+        require(kept > 0, "islands", "enough for one that completed", islands)
+        spent = sum(report.epochs for report in reports) + self.settings.get("pilot_epochs", 0)
+        forward = sum(report.forward_epochs for report in reports)
+        forward += self.settings.get("pilot_forward_epochs", 0)
+        epochs = spent / islands
+        particles = self.settings.get("particles", self.positions.shape[1])
+        settings = {**self.settings, "islands": islands}
+        curvature = self.cost.prior_epochs
+        if "anchors" in settings:
+            settings["anchors"] = min(islands, settings["anchors"])
+            curvature = curvature / self.settings["anchors"] * settings["anchors"]
+        if "prior_epochs" in settings:
+            settings["prior_epochs"] = int(curvature)
+        total = epochs * particles * islands + self.cost.anchor_epochs + curvature
+        cost = replace(
+            self.cost,
+            epochs=epochs,
+            forward_epochs=forward / islands,
+            total_epochs=total,
+            wall_seconds=None,
+            prior_epochs=curvature,
+        )
+        smaller = Posterior(
+            self._model,
+            self._space,
+            self._likelihood,
+            self.positions[:kept],
+            log_evidence=self.log_evidence[:kept],
+            islands=reports,
+            cost=cost,
+            settings=settings,
+            within=self.within[:kept],
+            weighting=self.weighting,
+        )
+        smaller.priors = None if self.priors is None else self.priors[:kept]
+        smaller.power = self.power
+        return smaller
+
+    def to_arviz(self, *, draws: int | None = None) -> Any:
+        """The posterior as `arviz.InferenceData`; needs the extra `pip install 'sbmc[arviz]'`.
+
+        Args:
+            draws: per chain; by the settings of the run if not given.
+
+        Returns:
+            See `sbmc.bridges.arviz.to_arviz`, also for what it does with weights.
+
+        Raises:
+            ImportError: ArviZ is not installed.
+        """
+        from sbmc.bridges.arviz import to_arviz
+
+        return to_arviz(self, draws=draws)
+
+    def save(self, path: str | Path) -> None:
+        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it."""
+        from sbmc.posterior.saving import save
+
+        save(self, self._model, path)
+
+    def _input_batches(self, inputs: Any, size: int | None) -> tuple[int, Iterator[Inputs]]:
+        good = size is None or (is_whole(size) and size > 0)
+        require(good, "batch_size", "a positive integer", size)
+        dtype = self.positions.dtype
+
+        def ready(batch: Inputs) -> Inputs:
+            check_inputs(batch, "inputs")
+            return tree_map(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
+
+        if isinstance(inputs, DataLoader):
+            known = hasattr(inputs.dataset, "__len__")
+            total = len(inputs.dataset) if known else 0  # type: ignore[arg-type]
+            return total, (ready(batch_inputs(batch)) for batch in inputs)
+        everything = ready(as_inputs(inputs))
+        step = int(size or self._predictor_for(everything)[0].batch)
+        starts = range(0, count(everything), step)
+        return count(everything), (rows(everything, start, start + step) for start in starts)
+
+    def _threads_for(self, inputs: Any, rows_at_once: int) -> AbstractContextManager[None]:
+        """One thread where little is computed at a time; see `sbmc.model.threads`."""
+        if not isinstance(inputs, Tensor):  # what it has for each example is not known
+            return nullcontext()
+        weights = self.positions.numel()
+        return threads_for(multiplications(inputs, rows_at_once, weights), weights, apart=False)
+
+    def _predict_batch(self, theta: Tensor, weights: Tensor, batch: Inputs) -> Any:
+        batch = tree_map(lambda t: t.to(theta.device), batch)
+        predictor, split = self._predictor_for(batch)
+        noise = self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
+        sums: ClassificationSums | RegressionSums = (
+            ClassificationSums() if self._likelihood.classification else RegressionSums(noise)
+        )
+        with torch.no_grad():
+            inputs = batch if split is None else split.features(batch)
+            for part, outputs in predictor.outputs(theta, inputs):
+                sums.add(outputs, weights[part])
+        return sums.prediction()
+
+    def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
+        """How outputs are computed; found when it is first needed, by one thread of several."""
+        with self._evaluator_lock:
+            if self._evaluator is None:
+                few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
+                forward, split = _build_evaluator(self._model, self._space, few)
+                self._looks = {"inputs": describe_rows(few)}
+                few = few if split is None else split.features(few)
+                theta = self.positions.flatten(0, 1)[0]
+                self._evaluator = Predictor.build(forward, theta, few), split
+            return self._evaluator
+
+
+def _bytes(prediction: Prediction | RegressionPrediction) -> int:
+    """Of what is largest in a prediction."""
+    part = prediction.probs if isinstance(prediction, Prediction) else prediction.mean
+    return part.nbytes
+
+
+def _build_evaluator(
+    model: nn.Module, space: ParameterSpace, inputs: Inputs
+) -> tuple[Forward, SplitModel | None]:
+    """The forward for `space`: over the final layer alone where that is all that varies."""
+    few = rows(inputs, 0, 2)
+    split = split_model(model, space, few)
+    if split is None:
+        return build_forward(model, space, few, gradient=False), None
+    features = split.features(few)
+    return build_forward(split.head, split.space, features, gradient=False), split
+
+
+def island_weights(log_evidence: Tensor, within: Tensor, weighting: str) -> Tensor:
+    """Weights `(islands, particles)` of all particles, summing to 1.
+
+    Log-sum-exp until the last line, in float64.
+
+    Args:
+        log_evidence: `(islands,)`.
+        within: weights inside each island, `(islands, particles)`, every row summing to 1.
+        weighting: `"evidence"`: islands count by their evidence; `"equal"`: all the same.
+
+    Returns:
+        The weights, float64.
+    """
+    by_evidence = log_evidence.double() if weighting == "evidence" else torch.zeros(len(within))
+    across = torch.softmax(by_evidence.double(), 0)
+    return across.unsqueeze(1) * within.double().cpu()
+
+
+def check_weighting(weighting: str) -> None:
+    """Refuse a word that is no way to combine islands."""
+    if weighting not in WEIGHTINGS:
+        raise BadInput(
+            f"`island_weights` must be one of {', '.join(WEIGHTINGS)}, "
+            f"but got {weighting!r}.{nearest(str(weighting), WEIGHTINGS)}"
+        )

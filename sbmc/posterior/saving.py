@@ -1,0 +1,232 @@
+"""A posterior as one file: safetensors with JSON metadata, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbmc.checks import BadInput, Phrase, require
+from sbmc.islands.island import IslandReport
+from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likelihood
+from sbmc.model.functional import converted
+from sbmc.model.parameters import ParameterSpace, named_tensors
+from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.posterior.saved_contents import check_contents, check_weights
+from sbmc.posterior.saved_probe import compare, looks_of, note
+from sbmc.storage.files import parse_json, written_whole
+
+FORMAT = "sbmc-posterior"
+VERSION = 2
+
+
+def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
+    """Write a posterior; see `Posterior.save`. The file appears whole or not at all."""
+    from safetensors.torch import save_file
+
+    final = Path(path)
+    require(final.parent.is_dir(), "path", "in an existing folder", str(path))
+    require(not final.is_dir(), "path", "a file's name, and no folder's", str(path))
+    space = posterior.space
+    metadata = {
+        "format": FORMAT,
+        "version": VERSION,
+        "names": list(space.names),
+        "shapes": [list(shape) for shape in space.shapes],
+        "model": fingerprint(model, space),
+        "likelihood": describe_likelihood(posterior.likelihood),
+        "islands": [report.as_dict() for report in posterior.islands],
+        "cost": posterior.cost.as_dict(),
+        "weighting": posterior.weighting,
+        "settings": posterior.settings,
+        "probe": note(posterior, model),
+    }
+    tensors = {
+        "positions": posterior.positions.contiguous(),
+        "within": posterior.within.contiguous(),
+        "log_evidence": posterior.log_evidence.contiguous(),
+    }
+    if posterior.fitted_confidence is not None:
+        from sbmc.confidence import to_state
+
+        metadata["confidence"], more = to_state(posterior.fitted_confidence)
+        tensors |= more
+    check_weights(posterior.positions, posterior.within, posterior.log_evidence, _need_to_save)
+    words = json.dumps(metadata)
+    texts = {"sbmc": words, "digest": _digest(words, tensors)}
+    with written_whole(final) as temporary:
+        save_file(tensors, temporary, metadata=texts)
+
+
+def _need_to_save(condition: bool, rule: str, given: object) -> None:
+    require(condition, "posterior", f"one with {rule}", given)
+
+
+def load(
+    path: str | Path,
+    model: nn.Module,
+    *,
+    likelihood: Callable[..., Tensor] | Custom | None = None,
+) -> Posterior:
+    """Read a posterior that `Posterior.save` wrote.
+
+    Args:
+        path: the file.
+        model: the network it was made with: the same architecture, frozen weights and buffers. The
+            sampled weights may differ, since the file holds those. Never changed.
+        likelihood: the callable, if the posterior was made with one: code is not stored.
+
+    Returns:
+        The posterior; it predicts the same bits as the one that was saved.
+
+    Raises:
+        BadInput: no such file, a damaged one, another kind of file, or another model: of another
+            structure, other frozen weights or buffers, or with other outputs on a few made-up rows.
+            Another `likelihood` is found out in the same way.
+    """
+    require(
+        isinstance(model, nn.Module), "model", "a torch.nn.Module", Phrase(type(model).__name__)
+    )
+    metadata, tensors = _read(Path(path))
+    space = ParameterSpace(
+        tuple(metadata["names"]), tuple(torch.Size(shape) for shape in metadata["shapes"])
+    )
+    family = _likelihood(metadata["likelihood"], likelihood)
+    _require_parameters(model, space)
+    device = next(model.parameters()).device
+    network = converted(model, tensors["positions"].dtype, device)
+    require(
+        fingerprint(network, space) == metadata["model"],
+        "model",
+        "the one that the file was made with",
+        Phrase("another structure, other frozen weights or other buffers"),
+    )
+    positions = tensors["positions"].to(device)
+    compare(metadata.get("probe"), network, space, family, positions)
+    posterior = Posterior(
+        network,
+        space,
+        family,
+        positions,
+        log_evidence=tensors["log_evidence"],
+        islands=[IslandReport(**report) for report in metadata["islands"]],
+        cost=Cost(**metadata["cost"]),
+        settings=metadata["settings"],
+        within=tensors["within"],
+        weighting=metadata["weighting"],
+    )
+    posterior._looks = looks_of(metadata.get("probe"))
+    if metadata.get("confidence") is not None:
+        posterior.fitted_confidence = _confidence(path, metadata["confidence"], tensors, posterior)
+    return posterior
+
+
+def _confidence(path: Any, words: Any, tensors: dict[str, Tensor], posterior: Posterior) -> Any:
+    from sbmc.confidence import from_state
+
+    try:
+        confidence = from_state(words, tensors)
+        confidence.bind(posterior._predict_classes, posterior.origin)
+    # Whatever a part of another kind leads to: it is the file that is at fault.
+    except Exception as error:
+        raise BadInput(
+            f"`path` must be a posterior file with a whole confidence, but got {str(path)!r} "
+            f"({type(error).__name__}: {error}). Save the posterior again."
+        ) from error
+    return confidence
+
+
+def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
+    """A digest of what predictions depend on besides the positions.
+
+    These are the structure of the model, its frozen weights and its buffers. What its `forward`
+    does with them is seen by its outputs: see `sbmc.storage.probing`.
+    """
+    digest = hashlib.sha256(repr(model).encode())
+    sampled = set(space.names)
+    for name, tensor in sorted(named_tensors(model).items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        # BatchNorm's count of training batches has no part in predictions.
+        if name not in sampled and name.rpartition(".")[2] != "num_batches_tracked":
+            digest.update(tensor_bytes(tensor))
+    return digest.hexdigest()
+
+
+def _digest(words: str, tensors: dict[str, Tensor]) -> str:
+    """What shows that a byte of the file has changed."""
+    digest = hashlib.sha256(words.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
+        digest.update(tensor_bytes(tensors[name]))
+    return digest.hexdigest()
+
+
+def tensor_bytes(tensor: Tensor) -> memoryview:
+    """The contents of a tensor, wherever it is."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    from safetensors import SafetensorError, safe_open
+
+    require(path.is_file(), "path", "an existing file", str(path))
+    try:
+        with safe_open(path, framework="pt") as file:
+            texts = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BadInput(
+            f"`path` must be an undamaged posterior file, but got {str(path)!r} ({error})."
+        ) from None
+    good = {"sbmc", "digest"} <= set(texts) and {"positions", "within", "log_evidence"} <= set(
+        tensors
+    )
+    require(good, "path", "a file that Posterior.save wrote", str(path))
+    intact = _digest(texts["sbmc"], tensors) == texts["digest"]
+    damaged = Phrase(f"{str(path)!r}, whose contents have changed since")
+    require(intact, "path", "an undamaged posterior file", damaged)
+    try:
+        metadata = parse_json(texts["sbmc"])
+    except ValueError as error:
+        metadata = error
+    rule = "a file that Posterior.save wrote"
+    require(isinstance(metadata, dict), "path", rule, Phrase(f"{str(path)!r} with other words"))
+    kind = metadata.get("format"), metadata.get("version")
+    given = Phrase(f"{kind[0]} version {kind[1]}")
+    require(kind == (FORMAT, VERSION), "path", f"of format {FORMAT} version {VERSION}", given)
+    check_contents(metadata, tensors, str(path))
+    return metadata, tensors
+
+
+def _require_parameters(model: nn.Module, space: ParameterSpace) -> None:
+    tensors = named_tensors(model)
+    for name, shape in zip(space.names, space.shapes, strict=True):
+        has = tuple(tensors[name].shape) if name in tensors else Phrase("no such parameter")
+        require(has == tuple(shape), "model", f"one whose {name} has shape {tuple(shape)}", has)
+
+
+def describe_likelihood(likelihood: Likelihood) -> dict[str, Any]:
+    """A likelihood as plain values; of a callable no more than that it is one."""
+    if isinstance(likelihood, Gaussian):
+        return {"name": "gaussian", "noise_variance": likelihood.noise_variance}
+    if isinstance(likelihood, Categorical):
+        return {"name": "categorical"}
+    return {"name": "custom", "classification": likelihood.classification}
+
+
+def _likelihood(description: dict[str, Any], given: Any) -> Likelihood:
+    name = description["name"]
+    if name == "custom":
+        rule = "the callable that the posterior was made with"
+        require(callable(given) or isinstance(given, Custom), "likelihood", rule, given)
+        return given if isinstance(given, Custom) else Custom(given, description["classification"])
+    require(given is None, "likelihood", f"left out: the file has its own, {name!r}", given)
+    if name == "gaussian":
+        return Gaussian(noise_variance=description["noise_variance"])
+    return as_likelihood(name)

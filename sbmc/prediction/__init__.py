@@ -1,0 +1,1 @@
+"""Predictions with their uncertainty, how they are mixed, and metrics of them."""

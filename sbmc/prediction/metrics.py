@@ -1,0 +1,342 @@
+"""How good a prediction is: accuracy, NLL, Brier score, calibration, entropies, standard errors.
+
+Probabilities and labels may be tensors, arrays or lists. Results are plain floats, computed in
+float64. Values that are no probabilities are refused; nothing is ever taken for logits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import require
+from sbmc.prediction.prediction import Prediction, RegressionPrediction
+
+_KINDS = ("total", "aleatoric", "epistemic")
+# Rounding of float32 over a thousand classes stays well inside.
+# Examples whose differences from the labels are held at a time.
+_PIECE = 4096
+_SUM_WITHIN = 1e-3
+
+
+def accuracy(probs: Any, labels: Any) -> float:
+    """Fraction of examples whose most probable class is the label.
+
+    Args:
+        probs: `(examples, classes)`.
+        labels: `(examples,)` integers from 0.
+
+    Returns:
+        A fraction (not per cent).
+
+    Raises:
+        BadInput: if `probs` are not probabilities or `labels` do not fit them.
+
+    Example:
+        >>> accuracy([[0.9, 0.1], [0.8, 0.2]], [0, 1])
+        0.5
+    """
+    probs, labels = _checked(probs, labels)
+    return (probs.argmax(dim=-1) == labels).double().mean().item()
+
+
+def nll(probs: Any, labels: Any) -> float:
+    """Mean negative log probability of the label, in nats: −1/n Σ log p(y_n|x_n).
+
+    A probability of exactly zero counts as the smallest normal float64, which costs 708 nats: one
+    impossible label is then unmistakable, and yet does not make all runs look alike.
+
+    Args:
+        probs: `(examples, classes)`.
+        labels: `(examples,)` integers from 0.
+
+    Returns:
+        The mean; 0 is perfect.
+
+    Raises:
+        BadInput: as for `accuracy`.
+
+    Example:
+        >>> round(nll([[0.5, 0.5], [0.25, 0.75]], [0, 1]), 4)
+        0.4904
+    """
+    probs, labels = _checked(probs, labels)
+    given = probs.gather(1, labels.unsqueeze(1)).clamp(min=torch.finfo(torch.float64).tiny)
+    return -given.log().mean().item()
+
+
+def brier(probs: Any, labels: Any) -> float:
+    """Brier score, summed over classes: 1/n Σ_n Σ_y (p(y|x_n) − 1[y = y_n])².
+
+    It runs from 0 to 2. For two classes it is twice the score of one class alone, which is what
+    scikit-learn's `brier_score_loss` gives by default and what the paper has for IMDb.
+
+    Args:
+        probs: `(examples, classes)`.
+        labels: `(examples,)` integers from 0.
+
+    Returns:
+        The mean over examples; 0 is perfect.
+
+    Raises:
+        BadInput: as for `accuracy`.
+
+    Example:
+        >>> brier([[0.5, 0.5]], [0])
+        0.5
+    """
+    probs, labels = _checked(probs, labels)
+    each = []
+    # In pieces: of many classes, both the labels and the differences are as large as `probs`.
+    for some, given in zip(probs.split(_PIECE), labels.split(_PIECE), strict=True):
+        truth = torch.nn.functional.one_hot(given, probs.shape[1])
+        each.append((some - truth).square().sum(dim=-1))
+    return torch.cat(each).mean().item()
+
+
+def ece(probs: Any, labels: Any, bins: int = 15) -> float:
+    """Expected calibration error: Σ_b n_b/n |accuracy_b − confidence_b|.
+
+    Confidence is the largest probability; the bins divide (0, 1] into equal widths, each with its
+    upper edge (Guo et al., 2017).
+
+    Args:
+        probs: `(examples, classes)`.
+        labels: `(examples,)` integers from 0.
+        bins: how many bins.
+
+    Returns:
+        The weighted mean gap, from 0 to 1.
+
+    Raises:
+        BadInput: as for `accuracy`, or if `bins` is not a positive integer.
+
+    Example:
+        >>> ece([[1.0, 0.0], [1.0, 0.0]], [0, 1])
+        0.5
+    """
+    require(isinstance(bins, int) and bins > 0, "bins", "a positive integer", bins)
+    probs, labels = _checked(probs, labels)
+    confidence, predicted = probs.max(dim=-1)
+    # The summed gap of a bin is |Σ correct − Σ confidence|, so empty bins need no special care.
+    gap = (predicted == labels).double() - confidence
+    inner_edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64)[1:-1]
+    index = torch.bucketize(confidence, inner_edges)
+    per_bin = torch.zeros(bins, dtype=torch.float64).index_add(0, index, gap)
+    return (per_bin.abs().sum() / len(labels)).item()
+
+
+def standard_error(values: Sequence[float] | Tensor) -> float:
+    """Standard error of the mean over R runs, with the paper's divisor.
+
+        sqrt(1/R Σ_r (x_r − x̄)²) / sqrt(R)
+
+    The unbiased divisor, R − 1, would give more by sqrt(R / (R − 1)): 12 % for five runs. The
+    paper's is kept because the numbers are to stand beside its own.
+
+    Args:
+        values: one number per run.
+
+    Returns:
+        The standard error. It is 0 for a single run, where it means nothing: do not print it.
+
+    Raises:
+        BadInput: if there are no values.
+
+    Example:
+        >>> standard_error([1.0, 3.0]) == 1 / math.sqrt(2)
+        True
+    """
+    return mean_and_error(values)[1]
+
+
+def mean_and_error(values: Sequence[float] | Tensor) -> tuple[float, float]:
+    """Mean over runs, and its standard error as in `standard_error`.
+
+    Args:
+        values: one number per run.
+
+    Returns:
+        `(mean, standard error)`.
+
+    Raises:
+        BadInput: if there are no values.
+    """
+    runs = torch.as_tensor(values, dtype=torch.float64).flatten()
+    require(len(runs) > 0, "values", "at least one number", values)
+    mean = runs.mean()
+    error = (runs - mean).square().mean().sqrt() / math.sqrt(len(runs))
+    return mean.item(), error.item()
+
+
+def classification_metrics(prediction: Prediction, labels: Any) -> dict[str, float]:
+    """Measure a prediction on in-domain data.
+
+    Args:
+        prediction: for the examples of `labels`.
+        labels: `(examples,)` integers from 0.
+
+    Returns:
+        `accuracy nll brier ece` and, for each of the three entropies, its mean
+        `entropy.{total,aleatoric,epistemic}.{id,correct,incorrect}`: over all examples, over those
+        whose most probable class is the label, and over the others. A set without examples has no
+        mean: where nothing is incorrect, the keys that end in `.incorrect` are absent (not NaN).
+
+    Raises:
+        BadInput: if `labels` do not fit the prediction.
+    """
+    probs, labels = _checked(prediction.probs, labels)
+    metrics = {
+        "accuracy": accuracy(probs, labels),
+        "nll": nll(probs, labels),
+        "brier": brier(probs, labels),
+        "ece": ece(probs, labels),
+    }
+    correct = probs.argmax(dim=-1) == labels
+    everything = torch.ones_like(correct)
+    for kind in _KINDS:
+        entropy = getattr(prediction, kind).double().cpu()
+        for name, chosen in (("id", everything), ("correct", correct), ("incorrect", ~correct)):
+            if chosen.any():
+                metrics[f"entropy.{kind}.{name}"] = entropy[chosen].mean().item()
+    return metrics
+
+
+def ood_metrics(predictions: Mapping[str, Prediction]) -> dict[str, float]:
+    """Mean entropies on out-of-domain groups.
+
+    Args:
+        predictions: the prediction for each group, by the group's name.
+
+    Returns:
+        `entropy.{total,aleatoric,epistemic}.ood.<group>`, and `.ood.all` over the examples of all
+        groups together. Groups without examples are absent.
+
+    Raises:
+        BadInput: if there is no group, or one is called "all".
+    """
+    names = list(predictions)
+    require(len(names) > 0, "predictions", "at least one group", names)
+    require("all" not in names, "predictions", "groups of which none is called 'all'", names)
+    filled = {name: group for name, group in predictions.items() if len(group)}
+    if not filled:
+        return {}
+    metrics = {}
+    for kind in _KINDS:
+        entropies = {name: getattr(group, kind).double() for name, group in filled.items()}
+        entropies["all"] = torch.cat(list(entropies.values()))
+        for name, entropy in entropies.items():
+            metrics[f"entropy.{kind}.ood.{name}"] = entropy.mean().item()
+    return metrics
+
+
+def rmse(mean: Any, targets: Any) -> float:
+    """Root of the mean squared error, over all examples and outputs.
+
+    Args:
+        mean: `(examples,)` or `(examples, outputs)`.
+        targets: the same shape.
+
+    Returns:
+        The error, in the units of the targets.
+
+    Raises:
+        BadInput: if the shapes differ (they are never broadcast) or there is no example.
+
+    Example:
+        >>> rmse([1.0, 2.0], [1.0, 4.0]) == math.sqrt(2)
+        True
+    """
+    mean, targets = _same_shape(mean, targets)
+    return (mean - targets).square().mean().sqrt().item()
+
+
+def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
+    """Mean negative log density of the targets under N(mean, variance), in nats.
+
+        1/n Σ ½ log(2π variance) + (target − mean)² / (2 variance)
+
+    Args:
+        mean: `(examples,)` or `(examples, outputs)`.
+        variance: the same shape, positive.
+        targets: the same shape.
+
+    Returns:
+        The mean, over all examples and outputs.
+
+    Raises:
+        BadInput: if the shapes differ, there is no example, or a variance is not positive.
+
+    Example:
+        >>> round(gaussian_nll([0.0], [1.0], [0.0]), 4)
+        0.9189
+    """
+    mean, targets = _same_shape(mean, targets)
+    variance = _float64(variance)
+    rule = f"of the shape of the targets, {tuple(targets.shape)}"
+    require(variance.shape == targets.shape, "variance", rule, tuple(variance.shape))
+    smallest = variance.min().item()
+    require(smallest > 0, "variance", "positive", smallest)
+    terms = (2 * math.pi * variance).log() + (targets - mean).square() / variance
+    return 0.5 * terms.mean().item()
+
+
+def regression_metrics(prediction: RegressionPrediction, targets: Any) -> dict[str, float]:
+    """Measure a regression prediction: `rmse`, and `nll` in nats.
+
+    The NLL is that of the Gaussian with the mixture's mean and total variance. It is exact for one
+    particle and an approximation of the mixture's own for several.
+
+    Args:
+        prediction: for the examples of `targets`.
+        targets: the shape of `prediction.mean`.
+
+    Returns:
+        `{"rmse": ..., "nll": ...}`.
+
+    Raises:
+        BadInput: as for `gaussian_nll`.
+    """
+    return {
+        "rmse": rmse(prediction.mean, targets),
+        "nll": gaussian_nll(prediction.mean, prediction.total, targets),
+    }
+
+
+def _float64(values: Any) -> Tensor:
+    return torch.as_tensor(values).detach().cpu().double()
+
+
+def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    probs, labels = _float64(probs), torch.as_tensor(labels).detach().cpu()
+    shape = tuple(probs.shape)
+    require(probs.ndim == 2 and probs.numel() > 0, "probs", "of shape (examples, classes)", shape)
+    rule = f"of shape (examples,), here ({shape[0]},)"
+    require(tuple(labels.shape) == shape[:1], "labels", rule, tuple(labels.shape))
+    whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+    require(whole, "labels", "integers", labels.dtype)
+    labels = labels.long()
+    outside = labels[(labels < 0) | (labels >= shape[1])]
+    rule = f"from 0 to {shape[1] - 1}"
+    require(outside.numel() == 0, "labels", rule, outside[:1].sum().item())
+
+    # A NaN fails both comparisons, and so is refused as well.
+    inside = (probs >= -_SUM_WITHIN) & (probs <= 1 + _SUM_WITHIN)
+    stray = probs[~inside]
+    require(stray.numel() == 0, "probs", "from 0 to 1", stray[:1].sum().item())
+    sums = probs.sum(dim=-1)
+    worst = sums[(sums - 1).abs().argmax()].item()
+    require(abs(worst - 1) <= _SUM_WITHIN, "probs", "of sum 1 in each row", worst)
+    return probs, labels
+
+
+def _same_shape(mean: Any, targets: Any) -> tuple[Tensor, Tensor]:
+    mean, targets = _float64(mean), _float64(targets)
+    require(mean.numel() > 0, "mean", "of at least one example", tuple(mean.shape))
+    rule = f"of the shape of the mean, {tuple(mean.shape)}"
+    require(targets.shape == mean.shape, "targets", rule, tuple(targets.shape))
+    return mean, targets

@@ -1,0 +1,1 @@
+"""The anchored Gaussian prior, and the whitened coordinates that it gives."""

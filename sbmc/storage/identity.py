@@ -1,0 +1,107 @@
+"""What a run is, by digests: is this checkpoint its own, are two runs parts of one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbmc.islands.island import Start, StartAtMembers
+from sbmc.model.data import Examples
+from sbmc.model.kernels import native
+from sbmc.model.parameters import ParameterSpace
+from sbmc.posterior.posterior import Posterior
+from sbmc.posterior.saving import describe_likelihood, fingerprint, tensor_bytes
+from sbmc.prior.gaussian import AnchoredPrior
+
+# Enough to tell apart whatever one person will ever compare, and short enough to read.
+DIGITS = 16
+
+# Settings that two parts of one run may differ in: which islands they have.
+APART = ("islands", "first_island")
+# Settings that explain and decide nothing: no two runs are told apart by them.
+IN_WORDS = ("kernel_reason",)
+
+
+def digest(*things: Any) -> str:
+    """A digest of tensors, and of sequences and mappings of them, with shapes and dtypes.
+
+    Example:
+        >>> digest(torch.zeros(2)) == digest(torch.zeros(2)), len(digest(torch.zeros(2, 1)))
+        (True, 16)
+    """
+    state = hashlib.sha256()
+    _feed(state, things)
+    return state.hexdigest()[:DIGITS]
+
+
+def _feed(state: Any, thing: Any) -> None:
+    if isinstance(thing, Tensor):
+        state.update(f"{tuple(thing.shape)}{thing.dtype}".encode())
+        state.update(tensor_bytes(thing))
+    elif isinstance(thing, Mapping):
+        for name in sorted(thing):
+            state.update(f"{name}:".encode())
+            _feed(state, thing[name])
+    elif isinstance(thing, Sequence) and not isinstance(thing, str):
+        state.update(f"[{len(thing)}]".encode())
+        for each in thing:
+            _feed(state, each)
+    else:
+        state.update(repr(thing).encode())
+
+
+def identify(
+    model: nn.Module,
+    space: ParameterSpace,
+    likelihood: Any,
+    anchors: Tensor,
+    prior: AnchoredPrior,
+    examples: Examples,
+    start: Start,
+) -> dict[str, Any]:
+    """Name what islands must have in common to be parts of one posterior.
+
+    Args:
+        model: the network; of its weights those that are not sampled count.
+        space: the sampled parameters.
+        likelihood: of its outputs.
+        anchors: `(anchors, dim)`.
+        prior: around the first of them.
+        examples: the data.
+        start: where particles begin.
+
+    Returns:
+        Digests by name.
+    """
+    members = start.members if isinstance(start, StartAtMembers) else None
+    return {
+        "model": fingerprint(model, space)[:DIGITS],
+        "parameters": list(space.names),
+        "likelihood": describe_likelihood(likelihood),
+        "anchor": digest(anchors),
+        "prior": digest(prior.mean, prior.scale),
+        "data": digest(examples.inputs, examples.targets),
+        "start": "" if members is None else digest(members),
+    }
+
+
+def software(model: nn.Module) -> dict[str, Any]:
+    """What the last bits depend on besides: versions, and whether the C code is in use."""
+    from sbmc import __version__
+
+    convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    return {
+        "sbmc": __version__,
+        "torch": torch.__version__.partition("+")[0],
+        "native": bool(convolutions) and native.available(),
+    }
+
+
+def comparable(posterior: Posterior) -> dict[str, Any]:
+    """What two posteriors must agree in to be merged: settings and identity."""
+    aside = {*APART, *IN_WORDS}
+    return {name: value for name, value in posterior.settings.items() if name not in aside}

@@ -1,0 +1,146 @@
+"""What an evaluation takes, estimated from shapes, and the chunks that follow from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from sbmc.checks import require
+from sbmc.model.chunks import Chunks, Footprint, choose_chunks
+from sbmc.model.data import Examples, Inputs, leaves, tree_map
+from sbmc.model.forward import Forward
+from sbmc.model.kernels.choice import Kernel
+from sbmc.model.threads import thread_count
+
+# What `prepare` may keep between calls. Beyond it, chunks are prepared each time they are used.
+PREPARED_BYTES = 64 * 2**20
+# The backward pass has up to twice as much at hand again as the forward pass has kept.
+PASSES = 3
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Memory of an evaluation, beyond the data and the particles.
+
+    Attributes:
+        forward: the model as a function of many parameter vectors.
+        kernel: code that does the work instead, or None.
+        examples: the data.
+        footprint: measures what an example takes; called where no kernel knows it, and costly.
+        together: whether threads evaluate chunks side by side.
+    """
+
+    forward: Forward
+    kernel: Kernel | None
+    examples: Examples
+    footprint: Callable[[], Footprint]
+    together: bool
+
+    @property
+    def threads(self) -> int:
+        """How many chunks are under way at a time."""
+        return thread_count() if self.together else 1
+
+    def usual_chunks(self) -> Chunks:
+        """Chunks where nothing limits them."""
+        examples = len(self.examples)
+        if self.kernel is not None:
+            return self.kernel.chunks(examples)
+        return choose_chunks(self.footprint(), examples)
+
+    def small_chunks(self, room: int, size: int | None) -> Chunks:
+        """Chunks that fit.
+
+        Args:
+            room: bytes for all chunks that are under way at a time.
+            size: examples per chunk; by rule if None.
+
+        Raises:
+            BadInput: there is no room for one example and one particle.
+        """
+        examples = len(self.examples)
+        room //= self.threads
+        if self.kernel is not None:
+            chunks = self.kernel.chunks(examples)
+            particles = chunks.particles
+            while particles > 1 and self.kernel.working_bytes(particles) > room:
+                particles //= 2
+            return Chunks(min(size or chunks.examples, examples), particles)
+        if size is None:
+            return choose_chunks(self.footprint(), examples, room // PASSES)
+        footprint, size = self.footprint(), min(size, examples)
+        particles = (room // (PASSES * size) - footprint.shared) // footprint.own
+        rule = f"enough for {size} examples, as `chunk_size` says, and one particle"
+        require(particles >= 1, "memory_limit", rule, room)
+        return Chunks(size, min(particles, choose_chunks(footprint, examples).particles))
+
+    def prepared(self) -> int:
+        """Bytes of all data, as they are wanted."""
+        if self.kernel is None:
+            return self.forward.prepared_bytes(self.examples.inputs)
+        return self.kernel.prepared_bytes(len(self.examples))
+
+    def free(self, chunks: Chunks) -> int:
+        """What an evaluation takes where nothing limits it."""
+        kept = self.prepared()
+        return (kept if may_keep(kept) else 0) + self.working(chunks, chunks.particles)
+
+    def working(self, chunks: Chunks, particles: int) -> int:
+        """What chunks take on their way through the model."""
+        together = min(particles, chunks.particles)
+        if self.kernel is not None:
+            return self.threads * self.kernel.working_bytes(together)
+        footprint = self.footprint()
+        each = footprint.shared + together * footprint.own
+        examples = min(chunks.examples_for(together), len(self.examples))
+        return self.threads * PASSES * each * examples
+
+    def least(self, size: int | None) -> int:
+        """The least that it can do with: nothing kept, one example or `size`, one particle."""
+        examples = min(size or 1, len(self.examples))
+        least = PASSES * examples * sum(self.footprint())
+        if self.kernel is not None:
+            least = min(least, self.kernel.working_bytes(1))
+        return self.threads * least
+
+
+def may_keep(size: int, room: int | None = None) -> bool:
+    """Whether so many bytes may be kept between calls, in the room that there is."""
+    return size <= (PREPARED_BYTES if room is None else min(PREPARED_BYTES, room // 2))
+
+
+def bytes_of(examples: Examples) -> int:
+    """Memory that inputs and targets take."""
+    sizes = [examples.targets.nbytes]
+
+    def note(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.nbytes)
+        return tensor
+
+    tree_map(note, examples.inputs)
+    return sum(sizes)
+
+
+def multiplications(inputs: Inputs, rows: int, weights: int) -> int:
+    """About how many it takes to evaluate models on some rows, never far too few.
+
+    Args:
+        inputs: examples as the models take them; only their shapes matter.
+        rows: how many examples go through.
+        weights: of all models together.
+
+    Returns:
+        One for each weight and row; as many for each place of an image or token of a text as there
+        may be, since a weight may be used at all of them.
+
+    Example:
+        >>> import torch
+        >>> multiplications(torch.zeros(5, 3), 5, 10), multiplications(torch.zeros(5, 2, 2), 5, 10)
+        (50, 200)
+    """
+    plain = isinstance(inputs, Tensor) and inputs.ndim == 2 and inputs.is_floating_point()
+    places = 1 if plain else sum(math.prod(leaf.shape[1:]) for leaf in leaves(inputs))
+    return rows * weights * max(1, places)

@@ -1,0 +1,104 @@
+"""Estimates of the log likelihood and its gradient from mini-batches, one batch for each particle.
+
+With n examples, of which a particle sees the batch B, the estimates are
+
+    ℓ̂(z) = (n / |B|) Σ_{i∈B} log p(y_i | x_i, θ(z))
+
+and its gradient in z, each times the target's power. Over the batches that a uniformly random B may
+be, their mean is what the target gives for all data. A batch that is shorter than the others has
+its own |B|.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sbmc.model.chunks import SMALLEST_CHUNK
+from sbmc.model.data import Inputs, tree_map
+from sbmc.target.target import Evaluation, Target
+
+# Activations of one call. Steps are many and small: calls are dearer here than a full cache.
+BATCH_BYTES = 24 * 2**20
+
+
+class MiniBatches:
+    """Evaluates a target's model, data and likelihood on batches of examples.
+
+    Args:
+        target: the target on all data. What is evaluated here is counted there, in whole epochs:
+            n examples seen by one particle are one.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._parts = target.parts()
+        self._seen = 0
+        # Each particle reads examples of its own, so nothing is shared between particles.
+        each = self._parts.footprint.shared + self._parts.footprint.own
+        self._pairs = max(SMALLEST_CHUNK, BATCH_BYTES // each)
+        if target.limited:
+            self._pairs = min(self._pairs, target.chunks.examples * target.chunks.particles)
+
+    def __len__(self) -> int:
+        """The number of examples, n."""
+        return len(self._parts.examples)
+
+    def __call__(self, positions: Tensor, index: Tensor) -> Evaluation:
+        """Estimate log likelihood and gradient, at a cost of |B|/n epochs for each particle.
+
+        Args:
+            positions: whitened, `(particles, dim)`.
+            index: the examples of each particle's batch, `(particles, batch)`.
+
+        Returns:
+            The estimates, scaled by n / |B|. Non-finite values are passed on.
+        """
+        count, batch = index.shape
+        self._count(index.numel())
+        values = torch.empty(count, dtype=torch.float64, device=positions.device)
+        gradients = torch.empty_like(positions)
+        scale = self._target.power * len(self) / batch
+        together = max(1, self._pairs // batch)
+        for start in range(0, count, together):
+            rows = slice(start, min(start + together, count))
+            value, gradient = self._with_gradient(positions[rows], index[rows])
+            values[rows] = scale * value
+            gradients[rows] = (scale * gradient).to(positions.dtype)
+        return Evaluation(values, gradients)
+
+    def _with_gradient(self, positions: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over a batch for each particle, in pieces if it is long."""
+        prior = self._target.prior
+        theta = prior.to_parameters(positions).requires_grad_()
+        value = torch.zeros(len(positions), dtype=torch.float64, device=positions.device)
+        gradient = torch.zeros(positions.shape, dtype=torch.float64, device=positions.device)
+        for piece in index.split(self._pairs, dim=1):
+            inputs, targets = self._gather(piece)
+            with torch.enable_grad():  # whatever the caller's mode is
+                outputs = self._parts.forward(theta, inputs, stacked=True)
+                each = self._parts.likelihood.log_prob(outputs, targets, stacked=True)
+                sums = each.sum(-1, dtype=torch.float64)
+                (part,) = torch.autograd.grad(sums.sum(), theta)
+            value += sums.detach()
+            gradient += part
+        return value, gradient * prior.scale
+
+    def _gather(self, index: Tensor) -> tuple[Inputs, Tensor]:
+        """Prepared inputs and targets at `index`, each `(particles, batch, ...)`."""
+        parts, flat = self._parts, index.reshape(-1)
+
+        def take(tensor: Tensor) -> Tensor:
+            return tensor.index_select(0, flat)  # much faster than `tensor[index]`
+
+        if parts.prepared is None:
+            inputs = parts.forward.prepare(tree_map(take, parts.examples.inputs))
+        else:
+            inputs = tree_map(take, parts.prepared)
+        targets = take(parts.examples.targets).unflatten(0, index.shape)
+        return tree_map(lambda t: t.unflatten(0, index.shape), inputs), targets
+
+    def _count(self, examples: int) -> None:
+        """Add to the target's count what makes whole epochs, and keep the rest."""
+        whole, self._seen = divmod(self._seen + examples, len(self))
+        self._target.evaluations.gradient += whole

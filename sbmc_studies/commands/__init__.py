@@ -1,0 +1,33 @@
+"""What the studies add to the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def register(app: Any) -> None:
+    """Add the commands of the studies; the entry-point group `sbmc.commands` names this function.
+
+    Args:
+        app: the application, a `typer.Typer`.
+    """
+    from sbmc_studies.commands.listing import experiments_command, methods_command
+    from sbmc_studies.commands.results_commands import figure_command, report_command, table_command
+    from sbmc_studies.commands.resume_commands import (
+        extend_command,
+        merge_command,
+        resume_command,
+    )
+    from sbmc_studies.commands.run_command import run_command
+    from sbmc_studies.commands.tune import tune_command
+
+    app.command("run")(run_command)
+    app.command("resume")(resume_command)
+    app.command("extend")(extend_command)
+    app.command("merge")(merge_command)
+    app.command("tune")(tune_command)
+    app.command("table")(table_command)
+    app.command("figure")(figure_command)
+    app.command("report")(report_command)
+    app.command("experiments")(experiments_command)
+    app.command("methods")(methods_command)

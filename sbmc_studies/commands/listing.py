@@ -1,0 +1,25 @@
+"""`sbmc experiments` and `sbmc methods`: what there is, a line each."""
+
+from __future__ import annotations
+
+import typer
+
+from sbmc_studies.commands.run_command import TOY
+
+
+def experiments_command() -> None:
+    """List the experiments, a line each."""
+    from sbmc_studies.experiments.experiment import experiment_names, get_experiment
+
+    lines = {name: get_experiment(name).title for name in experiment_names()}
+    lines[TOY] = "two modes in one dimension: what s and a cold posterior do to long chains"
+    width = max(map(len, lines))
+    for name, line in lines.items():
+        typer.echo(f"{name:{width}}  {line}")
+
+
+def methods_command() -> None:
+    """List the methods, a line each, with their cost in epochs."""
+    from sbmc_studies.commands.show import show_methods
+
+    show_methods()

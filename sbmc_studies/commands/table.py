@@ -1,0 +1,171 @@
+"""`sbmc table`: ours beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sbmc.checks import require
+from sbmc.cli.printing import print_wide
+from sbmc_studies.experiments.experiment import Experiment, get_experiment
+from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
+from sbmc_studies.paper.tables import appendix, groups, paper_index, times
+from sbmc_studies.paper.tables import confidence as confidence_tables
+from sbmc_studies.paper.tables.columns import NOTES, table_columns
+from sbmc_studies.paper.tables.lines import Line, markdown_lines, render_lines
+from sbmc_studies.paper.tables.study import (
+    FOOTNOTE,
+    build_table,
+    differences,
+    render,
+    render_markdown,
+    write_tables,
+)
+from sbmc_studies.runs.confidence import PROTOCOLS
+
+FORMATS = ("text", "markdown")
+PAPER = "paper"  # instead of an experiment: all tables and figures of the paper
+
+
+def write_table(
+    experiment: str, records: Path, pages: Sequence[Path], *, confidence: bool = False
+) -> None:
+    """Put an experiment's tables into Markdown pages, between their marks.
+
+    Args:
+        experiment: the experiment's name.
+        records: the folder of all records.
+        pages: the files.
+        confidence: those of the meta-classifier.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    study = get_experiment(experiment)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    written = confidence_tables.write_confidence if confidence else write_tables
+    for page in pages:
+        require(page.is_file(), "write", "an existing file", str(page))
+        page.write_text(written(page.read_text("utf-8"), study, records), "utf-8")
+        print(f"{page}: tables of {experiment} written")
+
+
+def show_table(experiment: str, records: Path, style: str) -> None:
+    """Print an experiment's tables and what the records say of the paper's claims.
+
+    First its own table, then those of the paper's appendix, then what a second of wall time buys.
+
+    Args:
+        experiment: the experiment's name.
+        records: the folder of all records.
+        style: `"text"` or `"markdown"`.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    study = get_experiment(experiment)
+    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    lines, columns = build_table(study, records), table_columns(study)
+    blocks = [*appendix.build_appendix(study, records), times.build_times(study, records)]
+    if style == "markdown":
+        print(render_markdown(lines, columns))
+        for block in blocks:
+            print(f"\n**{block.caption}**\n\n{markdown_lines(block.headings, block.lines)}")
+        return
+    print_wide(render(study.title, lines, columns))
+    print(FOOTNOTE)
+    if experiment in NOTES:
+        print(NOTES[experiment])
+    differing = differences(study, records)
+    if differing:
+        print("\nOutside the tolerance:")
+        for line in differing:
+            print(f"  {line}")
+    for block in blocks:
+        print()
+        print_wide(render_lines(block.caption, block.headings, block.lines))
+    for note in _notes(study):
+        print(note)
+    claims = claim_lines(experiment, records)
+    if claims:
+        print("\nClaims, checked on these records:")
+        for line in claims:
+            print(f"  {line}")
+
+
+def _notes(study: Experiment) -> list[str]:
+    specs = appendix.appendix_specs(study.name)
+    notes = [appendix.FOOTNOTE] if specs else []
+    notes += [groups.FOOTNOTE] if any(spec.by_group for spec in specs) else []
+    return [*notes, times.FOOTNOTE]
+
+
+def show_index(records: Path, style: str) -> None:
+    """Print a line for every table and figure of the paper.
+
+    Args:
+        records: the folder of all records.
+        style: `"text"` or `"markdown"`.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    if style == "markdown":
+        print(paper_index.index_markdown(records))
+        return
+    lines = paper_index.build_index(records)
+    plain = [
+        Line(tuple(cell.replace("<br>", "\n").replace("`", "") for cell in each.cells))
+        for each in lines
+    ]
+    print_wide(render_lines("Tables and figures of the paper", paper_index.HEADINGS, plain))
+    print(paper_index.FOOTNOTE)
+
+
+def write_index(records: Path, pages: Sequence[Path]) -> None:
+    """Put the list of the paper's tables and figures into Markdown pages, between its marks.
+
+    Args:
+        records: the folder of all records.
+        pages: the files.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    for page in pages:
+        require(page.is_file(), "write", "an existing file", str(page))
+        page.write_text(paper_index.write_index(page.read_text("utf-8"), records), "utf-8")
+        print(f"{page}: list of the paper's tables and figures written")
+
+
+def show_confidence(experiment: str, records: Path, style: str) -> None:
+    """Print the tables of the meta-classifier, in both protocols.
+
+    Args:
+        experiment: the experiment's name.
+        records: the folder of all records.
+        style: `"text"` or `"markdown"`.
+
+    Raises:
+        BadInput: if one of them is refused.
+    """
+    study = get_experiment(experiment)
+    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+    if style == "markdown":
+        print(confidence_tables.markdown(study, records))
+        return
+    for protocol, kind in confidence_tables.chosen_tables():
+        block = confidence_tables.build_confidence(study, records, protocol, kind)
+        print_wide(render_lines(block.title, block.headings, block.lines))
+    print(confidence_tables.FOOTNOTE)
+    for protocol in PROTOCOLS:
+        claims = confidence_claim_lines(experiment, records, protocol)
+        if claims:
+            print(f"\nClaims, checked on these records, {protocol} protocol:")
+            for line in claims:
+                print(f"  {line}")

@@ -1,0 +1,266 @@
+"""`sbmc tune`: v, then s, by cross-validation, in two tables and a command to run next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sbmc.checks import BadInput, require
+from sbmc.cli.options import DataDirOption, DebugOption, QuietOption, Text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sbmc.tuning.result import Point, Tuning
+    from sbmc_studies.tuning.experiment import Plan
+
+_HEADINGS = {"nll": "NLL", "accuracy": "accuracy %", "ece": "ECE", "rmse": "RMSE"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for.
+
+    Attributes:
+        plan: what is tuned.
+        out: folder of the records.
+        data_dir: where to look first for data.
+        quiet: show results only.
+        dry_run: say what it would take, and run nothing.
+    """
+
+    plan: Plan
+    out: Path
+    data_dir: Path | None
+    quiet: bool
+    dry_run: bool
+
+
+def tune_command(
+    experiment: Annotated[str, typer.Argument(help="What to tune; see `sbmc experiments`.")],
+    v: Annotated[
+        Text,
+        typer.Option(
+            "--v",
+            help="Prior variances to try, such as 1/40,0.1,1 (default 0.01 to 10 in half decades). "
+            "One alone is taken as chosen.",
+            show_default=False,
+        ),
+    ] = None,
+    s: Annotated[
+        Text,
+        typer.Option(
+            "--s",
+            help="Scales to try (default 0,0.05,0.1,0.2,0.3,0.5,1; 0 is the MAP).",
+            show_default=False,
+        ),
+    ] = None,
+    folds: Annotated[Text, typer.Option(help="Folds of the cross-validation.")] = "5",
+    method: Annotated[Text, typer.Option(help="Whose s is chosen; see `sbmc methods`.")] = "s-hmc",
+    preset: Annotated[
+        Text, typer.Option(help="paper or best; the experiment's own.", show_default=False)
+    ] = None,
+    particles: Annotated[Text, typer.Option(help="Particles of each fit.")] = None,
+    epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None,
+    seed: Annotated[Text, typer.Option(help="Of folds, training and sampling.")] = "0",
+    examples: Annotated[
+        Text, typer.Option(help="Use so many of the training examples, chosen at random.")
+    ] = None,
+    extend: Annotated[
+        bool,
+        typer.Option(help="Add values of v where the best one lies at the edge of the grid."),
+    ] = True,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
+    ] = None,
+    data_dir: DataDirOption = None,
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would take. Run nothing.")
+    ] = False,
+    debug: DebugOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Choose the prior variance v, then the scale s, by cross-validation on the training data.
+
+    The same command goes on with a tuning that was stopped; other grids add to it.
+    """
+    from sbmc.tuning.grid import parse_grid
+    from sbmc.tuning.search import EXTENSIONS
+    from sbmc_studies.experiments.settings import parse_assignment
+    from sbmc_studies.tuning.experiment import plan_tuning
+
+    overrides: dict[str, Any] = {
+        name: value
+        for name, value in (("particles", particles), ("epochs", epochs))
+        if value is not None
+    }
+    for name, value in map(parse_assignment, set_ or []):
+        rule = f"given once (it is {overrides.get(name)} already)"
+        require(name not in overrides, name, rule, value)
+        overrides[name] = value
+    require(not Path(out).is_file(), "out", "a folder", str(out))
+    plan = plan_tuning(
+        experiment,
+        method=method or "",
+        preset=preset,
+        overrides=overrides,
+        v=parse_grid("v", v),
+        s=parse_grid("s", s),
+        folds=_whole("folds", folds, 2),
+        seed=_whole("seed", seed, 0),
+        examples=None if examples is None else _whole("examples", examples, 1),
+        extensions=EXTENSIONS if extend else 0,
+    )
+    return run_tune(Request(plan, Path(out), data_dir, quiet, dry_run))
+
+
+def run_tune(request: Request) -> int:
+    """Do what was asked for, and show what came of it.
+
+    Args:
+        request: checked.
+
+    Returns:
+        The exit code: 0.
+
+    Raises:
+        Interruption: after Ctrl-C, with words on how to go on.
+    """
+    from sbmc.cli.interruption import Interruption
+    from sbmc.tuning.ledger import NAME
+    from sbmc_studies.tuning.experiment import run_tuning
+
+    plan = request.plan
+    if request.dry_run:
+        _show_expectation(request)
+        return 0
+    try:
+        tuning = run_tuning(
+            plan, request.out, data_dir=request.data_dir, progress=not request.quiet
+        )
+    except KeyboardInterrupt as error:
+        words = "interrupted; every score so far is kept. The same command goes on."
+        raise Interruption(words) from error
+    show_tuning(tuning, plan)
+    print(f"Record: {plan.folder(request.out) / NAME}")
+    return 0
+
+
+def show_tuning(tuning: Tuning, plan: Plan) -> None:
+    """Print both tables, what they mean, and what to run next.
+
+    Args:
+        tuning: complete.
+        plan: what it was made from.
+    """
+    from sbmc.cli.printing import print_wide
+    from sbmc.tuning.result import within_error
+
+    name, count = plan.experiment.name, f"{tuning.folds} folds"
+    first = f"{name}: MAP, held-out scores, mean ± standard error over {count}"
+    print_wide(_table(first, "v", tuning.v_points, tuning.v))
+    for line in (*_edge(tuning), *_unfinished(tuning)):
+        print(line)
+    print(_range("v", within_error(tuning.v_points)))
+    second = f"{name}: {plan.method.label} at v = {tuning.v:g}"
+    print_wide(_table(second, "s", tuning.s_points, tuning.s))
+    print(_range("s", within_error(tuning.s_points)))
+    sampled = tuning.sampled_s
+    if sampled > tuning.s:
+        print("s = 0 is the MAP, which has no epistemic uncertainty: the best s above it is named.")
+    print(f"Chosen: v = {tuning.v:g}, s = {sampled:g}. Run next:")
+    print(f"  {plan.command(tuning.v, sampled)}")
+
+
+def _table(title: str, symbol: str, points: Sequence[Point], chosen: float) -> RenderableType:
+    from rich.table import Table
+
+    from sbmc.tuning.result import within_error
+
+    near = set(within_error(points))
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    table.add_column(symbol, justify="right")
+    names = next((list(point.means) for point in points if point.means), [])
+    for name in names:
+        table.add_column(_HEADINGS.get(name, name), justify="right")
+    table.add_column("epochs", justify="right")
+    table.add_column("")
+    for point in points:
+        mark = "best" if point.value == chosen else "within 1 s.e."
+        mark = mark if point.value in near else ""
+        if point.failed:
+            mark = f"failed on {point.failed} of {point.folds} folds"
+        cells = [_cell(point, name) for name in names]
+        table.add_row(f"{point.value:g}", *cells, f"{point.epochs:.0f}", mark)
+    return table
+
+
+def _cell(point: Point, name: str) -> str:
+    if name not in point.means:
+        return "-"
+    unit, digits = (100, 2) if name == "accuracy" else (1, 4)
+    return f"{unit * point.means[name]:.{digits}f}±{unit * point.errors[name]:.{digits}f}"
+
+
+def _edge(tuning: Tuning) -> list[str]:
+    lines = []
+    if tuning.extended:
+        added = ", ".join(f"{value:g}" for value in tuning.extended)
+        lines.append(f"The best v lay at the edge of the grid, so these were added: {added}.")
+    values = [point.value for point in tuning.v_points]
+    if len(values) > 1 and tuning.v in (values[0], values[-1]):
+        side = "upper" if tuning.v == values[-1] else "lower"
+        lines.append(f"The best v is still the {side} end: give more values with --v.")
+    return lines
+
+
+def _unfinished(tuning: Tuning) -> list[str]:
+    most = tuning.settings["max_epochs"]
+    values = [f"{point.value:g}" for point in tuning.v_points if point.epochs == most]
+    if not values:
+        return []
+    return [f"At v = {', '.join(values)} training ran into its limit of {most} epochs."]
+
+
+def _range(symbol: str, values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return f"Within one standard error of the smallest NLL: {symbol} = {values[0]:g} alone."
+    shown = ", ".join(f"{value:g}" for value in values)
+    return f"Within one standard error of the smallest NLL: {symbol} = {shown}."
+
+
+def _show_expectation(request: Request) -> None:
+    from sbmc.fitting.forecast import in_words
+    from sbmc.tuning.grid import s_grid, v_grid
+    from sbmc_studies.tuning.experiment import expect_tuning
+
+    plan = request.plan
+    training, sampling = expect_tuning(plan, request.data_dir)
+    networks = len(v_grid(plan.v)) * plan.folds
+    fits = sum(s > 0 for s in s_grid(plan.s)) * plan.folds
+    most = plan.settings["max_epochs"]
+    print(
+        f"{plan.experiment.name}: {networks} networks of at most {most} epochs, "
+        f"about {in_words(training.seconds)} or less; more if the grid of v grows."
+    )
+    print(
+        f"Then {fits} fits of {plan.method.label}, {sampling.epochs:,.0f} epochs a chain, "
+        f"about {in_words(fits * sampling.seconds)}."
+    )
+    print(f"Record: {plan.folder(request.out)}")
+
+
+def _whole(name: str, text: Text, least: int) -> int:
+    try:
+        number = int(text or "")
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise BadInput(f"`{name}` must be a whole number of at least {least}, but got {text!r}.")
+    return number

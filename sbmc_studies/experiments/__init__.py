@@ -1,0 +1,1 @@
+"""What is studied: settings with their reasons, networks and methods."""

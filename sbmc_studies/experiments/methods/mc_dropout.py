@@ -1,0 +1,37 @@
+"""MC Dropout: a network trained with dropout that goes on dropping when it predicts."""
+
+from __future__ import annotations
+
+import time
+
+from sbmc_studies.experiments.methods.contract import Method, Outcome, single_network_outcome
+from sbmc_studies.runs.context import Context
+
+
+def run(context: Context) -> Outcome:
+    """Train with dropout, and draw networks from the one that comes out."""
+    from sbmc.baselines import dropout_posterior
+
+    trained = context.dropout_network()
+    began = time.perf_counter()
+    posterior = dropout_posterior(
+        trained.models[0],
+        rate=context.settings["dropout"],
+        samples=context.settings["particles"],
+        seed=context.seed,
+    )
+    return single_network_outcome(posterior, trained, time.perf_counter() - began)
+
+
+METHODS = (
+    Method(
+        name="mc-dropout",
+        label="MC Dropout",
+        description="a network trained with dropout in its last layer, which predicts with it too",
+        cost="one training",
+        run=run,
+        uses=("particles",),
+        fixed={"s": 0.0, "islands": 1},
+        own={"dropout": 0.3},
+    ),
+)

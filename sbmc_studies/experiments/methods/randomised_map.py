@@ -1,0 +1,26 @@
+"""Randomised MAP sampling: an ensemble, each member drawn to a prior draw of its own."""
+
+from __future__ import annotations
+
+from sbmc_studies.experiments.methods.contract import Method, Outcome, ensemble_outcome
+from sbmc_studies.runs.context import Context
+
+
+def run(context: Context) -> Outcome:
+    """Train particles × islands networks in one batch."""
+    particles, islands = context.settings["particles"], context.settings["islands"]
+    trained = context.ensemble(particles * islands, anchored=True)
+    return ensemble_outcome(trained, particles, islands)
+
+
+METHODS = (
+    Method(
+        name="rms",
+        label="RMS",
+        description="randomised MAP sampling: an ensemble whose members are drawn to prior draws",
+        cost="one training a member",
+        run=run,
+        uses=("particles", "islands"),
+        fixed={"s": 0.0},
+    ),
+)

@@ -1,0 +1,207 @@
+"""Every sampler of `sbmc.samplers` as two methods: on the full posterior, and anchored (`s-`)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sbmc_studies.experiments.methods.contract import Method, Outcome, Settings
+from sbmc_studies.experiments.samplers import build_sampler, sampler_classes, sampler_defaults
+from sbmc_studies.experiments.settings import anchors_at_map
+from sbmc_studies.runs.context import Context, Trained
+
+if TYPE_CHECKING:
+    from sbmc.posterior.posterior import Cost
+
+# Options of the prior, as `fit` takes them; None leaves them out.
+PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")
+# Warnings that the record has in it, and that the command line says in its own words.
+_IN_THE_RECORD = (".*islands failed", "The posterior is not ok", "The evidence leaves")
+
+
+def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outcome:
+    """Train what the chains need, and run them.
+
+    Args:
+        context: settings, data, network.
+        kind: the sampler's name.
+        anchor_per_island: anchor each island at a network of its own, a member of an ensemble.
+
+    Returns:
+        The outcome.
+    """
+    import sbmc
+
+    settings = context.settings
+    trained: list[Trained] = []
+    model: Any = context.network
+    anchors = members = None
+    if context.execution.memory_limit is not None:
+        _refuse_early(context, kind, anchor_per_island)
+    if anchor_per_island:
+        trained.append(context.ensemble(settings["islands"]))
+        anchors = list(trained[0].models)
+        model = anchors[0]
+    elif needs_anchor(settings):
+        trained.append(context.anchor(settings.get("anchor")))
+        model = trained[0].models[0]
+    if settings["start"] == "ensemble":
+        trained.append(context.ensemble(settings["particles"]))
+        members = trained[-1].models
+    anchor_epochs = sum(float(sum(item.member_epochs)) for item in trained)
+
+    with warnings.catch_warnings():
+        for words in _IN_THE_RECORD:
+            warnings.filterwarnings("ignore", message=words, category=RuntimeWarning)
+        posterior = sbmc.fit(
+            model,
+            context.data.train_and_validation,
+            anchor_epochs=anchor_epochs,
+            progress=context.progress,
+            retries=context.execution.retries,
+            **fit_options(context, kind, anchors, members),
+        )
+
+    def cost(islands: int) -> dict[str, float | None]:
+        own = posterior if islands == settings["islands"] else posterior.first(islands)
+        # The first islands of several that have an anchor each need only their own.
+        before = anchor_epochs
+        if anchor_per_island:
+            before = float(sum(trained[0].member_epochs[:islands]))
+        chains = own.cost.epochs * settings["particles"] * islands
+        return {
+            "epochs": own.cost.epochs,
+            "forward_epochs": own.cost.forward_epochs,
+            "anchor_epochs": before,
+            "total_epochs": chains + before + own.cost.prior_epochs,
+        }
+
+    return Outcome(
+        posterior,
+        cost,
+        (posterior.cost.wall_seconds or 0.0) + sum(item.seconds for item in trained),
+        {
+            "training": [item.summary() for item in trained],
+            "fit": posterior.settings,
+            "memory": _memory(posterior.cost),
+        },
+    )
+
+
+def _refuse_early(context: Context, kind: str, anchor_per_island: bool) -> None:
+    """Refuse a limit on memory before anything is trained, not after."""
+    from sbmc.fitting.forecast import check
+
+    network, settings = context.network, context.settings
+    anchors = [network] * settings["islands"] if anchor_per_island else None
+    begins = settings["start"] == "ensemble"
+    members = [network] * settings["particles"] if begins else None
+    options = fit_options(context, kind, anchors, members)
+    check(network, context.data.train_and_validation, anchor_epochs=0.0, **options)
+
+
+def _memory(cost: Cost) -> dict[str, int | None]:
+    """Bytes of the largest process: what was allowed, expected and measured."""
+    return {
+        "limit": cost.memory_limit,
+        "expected": cost.expected_bytes,
+        "peak": cost.peak_bytes,
+    }
+
+
+def needs_anchor(settings: Settings) -> bool:
+    """Whether one network has to be trained, for the prior or to start from."""
+    return anchors_at_map(settings) or settings["start"] == "anchor"
+
+
+def fit_options(context: Context, kind: str, anchors: Any = None, members: Any = None) -> Settings:
+    """What `sbmc.fit` and `sbmc.expect` are told apart from the model and the data.
+
+    Args:
+        context: settings, and how islands are run.
+        kind: the sampler's name.
+        anchors: networks, one for each island, if each has its own.
+        members: networks to start from, if that is what the settings say.
+
+    Returns:
+        Keyword arguments.
+    """
+    settings = context.settings
+    options = {name: settings[name] for name in PRIOR_OPTIONS if settings.get(name) is not None}
+    if anchors is not None:
+        options["anchors"] = anchors
+    return {
+        **options,
+        "s": settings["s"],
+        "prior_variance": settings["prior_variance"],
+        "sampler": build_sampler(kind, settings),
+        "particles": settings["particles"],
+        "islands": settings["islands"],
+        "first_island": settings.get("first_island") or 0,
+        "seed": context.seed,
+        "start": settings["start"] if members is None else members,
+        "island_weights": settings.get("island_weights"),
+        "executor": context.execution.build(),
+        "checkpoint": context.execution.at(context.folder),
+        "memory_limit": context.execution.memory_limit,
+        "chunk_size": context.execution.chunk_size,
+    }
+
+
+def sampler_method(
+    kind: str,
+    name: str,
+    label: str,
+    description: str,
+    fixed: Settings,
+    *,
+    anchor_per_island: bool = False,
+) -> Method:
+    """A method that runs a sampler.
+
+    Args:
+        kind: the sampler's name.
+        name: the method's.
+        label: in tables.
+        description: one line.
+        fixed: settings that cannot be changed.
+        anchor_per_island: see `sample`.
+
+    Returns:
+        The method.
+    """
+    sampler = sampler_classes()[kind]
+    if sampler.default_start == "prior":  # SMC begins nowhere else
+        fixed = {"start": "prior", **fixed}
+    # Islands that have anchors of their own leave no anchor to choose, and since they are trained
+    # as one batch, no way to make some of them elsewhere with the same bits.
+    chosen: tuple[str, ...] = () if anchor_per_island else ("anchor", "first_island")
+    defaults = {**dict.fromkeys((*chosen, *PRIOR_OPTIONS)), **sampler_defaults(kind)}
+    shown = [each for each in ("steps", "leapfrog", "mutations") if each in defaults]
+    return Method(
+        name=name,
+        label=label,
+        description=description,
+        cost=sampler.cost,
+        run=partial(sample, kind=kind, anchor_per_island=anchor_per_island),
+        uses=("s", "particles", "islands", *shown),
+        fixed=fixed,
+        own=defaults,
+        check=partial(build_sampler, kind),
+        sampler=kind,
+        grows=not anchor_per_island,
+    )
+
+
+def _both() -> Iterator[Method]:
+    for kind, sampler in sampler_classes().items():
+        title = sampler.__name__
+        about = f"{title}∥, full posterior: {sampler.summary}"
+        yield sampler_method(kind, kind, f"{title}∥", about, {"s": 1.0})
+        about = f"S-{title}∥: the same, with the prior anchored at the MAP and scaled by s"
+        yield sampler_method(kind, f"s-{kind}", f"S-{title}∥", about, {})
+
+
+METHODS = tuple(_both())

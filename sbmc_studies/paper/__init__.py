@@ -1,0 +1,1 @@
+"""The paper's numbers as data, its tables and its claims beside our records."""

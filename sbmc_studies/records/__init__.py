@@ -1,0 +1,1 @@
+"""What came of runs, as files: read, found and pooled."""

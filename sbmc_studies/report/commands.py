@@ -1,0 +1,113 @@
+"""The command that makes a run again, checked by the hash of what it would run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sbmc.checks import BadInput
+from sbmc_studies.experiments.experiment import PRESETS, Experiment
+from sbmc_studies.experiments.methods import METHODS, Method
+from sbmc_studies.experiments.settings import resolve, settings_hash
+from sbmc_studies.report.collect import Setting, Study
+from sbmc_studies.runs.confidence import has_confidence
+
+# Settings that have an option of their own; others go by `--set`.
+OPTIONS = (
+    *("s", "prior_variance", "particles", "islands", "first_island", "steps", "epochs"),
+    *("leapfrog", "trajectory", "mutations", "island_weights", "start", "anchor"),
+    *("factor_variance", "covariance", "split", "posterior_temperature"),
+)
+
+
+def command(study: Study, setting: Setting) -> str | None:
+    """Say how to make a setting's runs again.
+
+    Args:
+        study: whose.
+        setting: its settings and seeds.
+
+    Returns:
+        A line for a shell, that resolves to the same hash; None if no line does, as for settings
+        of another version.
+    """
+    seeds = write_numbers([run.record.seed for run in setting.runs])
+    if study.name == "toy":
+        return f"sbmc run toy --seeds {seeds}"
+    experiment, method = study.experiment, METHODS.get(setting.method)
+    if experiment is None or method is None:
+        return None
+    tried = [
+        (preset, changes)
+        for preset in PRESETS
+        if (changes := _changes(experiment, method, preset, setting)) is not None
+    ]
+    if not tried:
+        return None
+    usual = experiment.default_preset
+    preset, changes = min(tried, key=lambda each: (len(each[1]), each[0] != usual))
+    words = ["sbmc", "run", study.name, "--method", setting.method]
+    if preset != usual:
+        words += ["--preset", preset]
+    for name, value in changes.items():
+        if name in OPTIONS:
+            words += [f"--{name.replace('_', '-')}", value]
+        else:
+            words += ["--set", f"{name}={value}"]
+    words += ["--seeds", seeds]
+    if any(has_confidence(run.record) for run in setting.runs):
+        words.append("--confidence")
+    return shlex.join(words)
+
+
+def write_numbers(numbers: Sequence[int]) -> str:
+    """Numbers as `--seeds` takes them.
+
+    Example:
+        >>> write_numbers([0, 1, 2, 5]), write_numbers([3])
+        ('0-2,5', '3')
+    """
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
+def _changes(
+    experiment: Experiment, method: Method, preset: str, setting: Setting
+) -> dict[str, str] | None:
+    """What to say besides the preset; None if the settings cannot be said."""
+    own = setting.record.settings
+    try:
+        base = resolve(experiment, method, preset)
+        changes = {
+            name: _write(value)
+            for name, value in own.items()
+            if value is not None and _differs(base, name, value) and name not in method.fixed
+        }
+        again = resolve(experiment, method, preset, changes)
+        # What the preset sets and the run does not is taken back by name.
+        unset = [
+            name for name, value in again.items() if value is not None and own.get(name) is None
+        ]
+        if unset:
+            changes |= dict.fromkeys(unset, "none")
+            again = resolve(experiment, method, preset, changes)
+    except (BadInput, ValueError, TypeError, OverflowError):
+        return None
+    good = settings_hash(experiment.name, method.name, again) == setting.record.hash
+    return changes if good else None
+
+
+def _differs(base: Mapping[str, Any], name: str, value: Any) -> bool:
+    return name not in base or base[name] != value
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(_write, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

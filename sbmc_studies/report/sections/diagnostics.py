@@ -1,0 +1,191 @@
+"""Diagnostics of the samplers: acceptance, temperatures, evidence, ESS and nested R-hat."""
+
+from __future__ import annotations
+
+from sbmc.report.charts.dots import dot_chart
+from sbmc.report.charts.frame import Axis, nice_range
+from sbmc.report.figure import figure, grid
+from sbmc.report.markup import Html, el, join
+from sbmc.report.numbers import MISSING, short
+from sbmc.report.tables import Cell, number, plain_rows, table
+from sbmc_studies.records.health import health_of, pooled_verdict
+from sbmc_studies.report.collect import Setting
+from sbmc_studies.report.islands import Islands, of_setting
+from sbmc_studies.report.sections.temperatures import build_figures
+from sbmc_studies.report.view import Section, View, missing
+
+_TITLE = "Diagnostics of the sampler"
+
+
+def build(view: View) -> Section | None:
+    """The section; None if nothing here was sampled."""
+    chosen = [(setting, of_setting(setting)) for setting in view.study.settings]
+    sampled = [(setting, islands) for setting, islands in chosen if islands.sampled]
+    if not sampled:
+        return None
+    # Those that other figures draw first; but they may be baselines, and leave out all of SMC.
+    preferred = {id(setting) for setting, _ in view.drawn}
+    ranked = sorted(sampled, key=lambda each: id(each[0]) not in preferred)
+    drawn = ranked[: view.limits.series]
+    weighed = [each for each in ranked if each[1].log_evidence][: view.limits.series]
+    parts = [
+        el(
+            "p",
+            "Whether the chains did their work. Acceptance near 0 or step sizes near 0 mean chains "
+            "that stand still; islands whose evidence differs by more than a few nats are weighted "
+            "down to almost nothing; nested R-hat well above what independent draws would give "
+            "means islands that disagree.",
+        ),
+        _table(view, sampled),
+        _verdicts(view, sampled),
+        grid(_acceptance(view, drawn), _evidence(view, weighed), *build_figures(view, ranked)),
+        _convergence(view, sampled),
+    ]
+    return Section("diagnostics", _TITLE, join(parts))
+
+
+def _table(view: View, sampled: list[tuple[Setting, Islands]]) -> Html:
+    rows = []
+    for setting, islands in sampled[: view.limits.rows]:
+        evidence = islands.log_evidence
+        rows.append(
+            [
+                setting.label,
+                Cell(f"{islands.completed}/{islands.total}", islands.completed),
+                _extent(islands.acceptance),
+                _extent(islands.step_size),
+                _extent([float(n) for n in islands.temperature_counts]),
+                _extent(islands.last_ess),
+                _extent(evidence),
+                number(setting.value("island_ess")),
+                number(float(islands.collapsed) if islands.temperature_counts else None),
+                pooled_verdict([run.record for run in setting.runs]),
+            ]
+        )
+    headings = (
+        *("Setting", "islands completed", "acceptance", "step size", "temperatures"),
+        *("ESS at the last one", "log evidence", "effective islands", "collapsed", "health"),
+    )
+    made = table(
+        "Islands of each setting, all seeds: least, mean and most", headings, plain_rows(rows)
+    )
+    return join((made, view.omitted(len(rows), len(sampled))))
+
+
+def _verdicts(view: View, sampled: list[tuple[Setting, Islands]]) -> Html | None:
+    """Of every run that is not ok: why, and what to try."""
+    found = [
+        el("li", f"{setting.label}, seed {run.record.seed}: {health_of(run.record)}")
+        for setting, _ in sampled
+        for run in setting.runs
+        if health_of(run.record).ok is False
+    ]
+    if not found:
+        return None
+    shown = found[: view.limits.rows]
+    heading = el("p", "Runs whose sampler did not do its work, and what to try:")
+    return join((heading, el("ul", join(shown)), view.omitted(len(shown), len(found), "run")))
+
+
+def _extent(values: list[float]) -> Cell:
+    if not values:
+        return Cell(MISSING)
+    mean = sum(values) / len(values)
+    low, high = short(min(values)), short(max(values))
+    text = short(mean) if low == high else f"{low} · {short(mean)} · {high}"
+    return Cell(text, mean)
+
+
+def _acceptance(view: View, drawn: list[tuple[Setting, Islands]]) -> Html | None:
+    rows, cells = [], []
+    for setting, islands in drawn:
+        dots = [
+            (value, f"{setting.label}, {where}: acceptance {value:.3f}")
+            for where, value in islands.by_island("acceptance", view.limits.islands)
+        ]
+        if dots:
+            rows.append((setting.label, dots))
+            named = islands.by_island("acceptance", view.limits.islands)
+            cells += [[setting.label, where, number(value)] for where, value in named]
+    if not rows:
+        return None
+    title = "Acceptance of each island"
+    bands = {tuple(s.record.settings.get("acceptance_band") or ()) for s, _ in drawn}
+    band = bands.pop() if len(bands) == 1 else ()
+    wanted = (float(band[0]), float(band[1])) if len(band) == 2 and _numbers(band) else None
+    means = [f"{name} {sum(v for v, _ in dots) / len(dots):.2f}" for name, dots in rows]
+    words = "A dot for each island of each seed"
+    words += "; shaded: where the step size is adapted to." if wanted else "."
+    return figure(
+        title,
+        words,
+        dot_chart(
+            rows, Axis("acceptance"), alt=f"Mean acceptance: {'; '.join(means)}.", band=wanted
+        ),
+        table(title, ("Setting", "seed and island", "acceptance"), plain_rows(cells)),
+    )
+
+
+def _evidence(view: View, drawn: list[tuple[Setting, Islands]]) -> Html | None:
+    rows, cells = [], []
+    for setting, islands in drawn:
+        named = islands.by_island("log_evidence", view.limits.islands)
+        if len(named) < 2:
+            continue
+        best = max(value for _, value in named)
+        dots = [
+            (value - best, f"{setting.label}, {where}: log evidence {value:.2f}")
+            for where, value in named
+        ]
+        rows.append((setting.label, dots))
+        cells += [[setting.label, where, number(value, 5)] for where, value in named]
+    if not rows:
+        return None
+    low, _ = nice_range([value for _, dots in rows for value, _ in dots])
+    title = "Evidence of each island"
+    widths = [f"{name} {-min(v for v, _ in dots):.1f} nats" for name, dots in rows]
+    return figure(
+        title,
+        "Log evidence below the best island of the setting, in nats. An island that is 5 nats "
+        "below has a weight of less than a hundredth of the best, when islands count by evidence.",
+        dot_chart(
+            rows,
+            Axis("log evidence, relative to the best", low, -low * 0.04),
+            alt=f"From the best island to the worst: {'; '.join(widths)}.",
+        ),
+        table(title, ("Setting", "seed and island", "log evidence"), plain_rows(cells)),
+    )
+
+
+def _convergence(view: View, sampled: list[tuple[Setting, Islands]]) -> Html:
+    rows = []
+    for setting, islands in sampled:
+        for each in islands.summaries:
+            rows.append(
+                [
+                    setting.label,
+                    each.name,
+                    number(each.nested_rhat, 4),
+                    number(each.expected, 4),
+                    number(each.rhat, 4),
+                    number(each.ess),
+                    number(each.iact),
+                ]
+            )
+    if not rows:
+        words = (
+            "Nested R-hat, and ESS of chains with several draws, are not in these records, which "
+            "are of single islands or of an earlier version. They come with"
+        )
+        return missing(words, f"sbmc run {view.study.name} --islands 8 --force")
+    headings = (
+        *("Setting", "of what", "nested R-hat, worst", "of independent draws"),
+        *("R-hat, worst", "ESS, least", "IACT, longest"),
+    )
+    shown = rows[: view.limits.rows]
+    made = table("Nested R-hat, R-hat and ESS (first seed)", headings, plain_rows(shown))
+    return join((made, view.omitted(len(shown), len(rows), "line")))
+
+
+def _numbers(band: tuple) -> bool:
+    return all(isinstance(end, int | float) for end in band)

@@ -1,0 +1,176 @@
+"""The inputs that a run is most and least certain about, as pictures or as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+
+from sbmc.checks import BadInput
+from sbmc.report.markup import Html, cut, el, join
+from sbmc.report.numbers import percent, short
+from sbmc_studies.figures.sure_unsure import FILE, Shown, read_examples
+from sbmc_studies.report.collect import Found, Setting
+from sbmc_studies.report.labels import class_name
+from sbmc_studies.report.pictures import data_url, look_up_pictures, look_up_texts
+from sbmc_studies.report.sections.entropy import groups_of
+from sbmc_studies.report.tokens import TOKENS, Tokens, look_up_tokens
+from sbmc_studies.report.view import Section, View, best_setting, missing
+from sbmc_studies.runs.extremes import TEST, Extreme, read_extremes
+
+_TITLE = "Most and least certain inputs"
+
+
+@dataclass(frozen=True)
+class _Card:
+    """An input: what it is, what it is taken for, and something to look at."""
+
+    truth: str
+    verdict: str
+    measure: str
+    right: bool | None
+    image: np.ndarray | None = None
+    text: str | None = None
+
+
+def build(view: View) -> Section | None:
+    """Pictures or texts of the setting that the answer speaks of, or of the next that has some.
+
+    The next is one of the same method, if there is one: the first islands of a larger run keep no
+    inputs of their own, and a single network in their place would have no disagreement to show.
+    """
+    study = view.study
+    best = best_setting(study.settings)
+    if best is None:
+        return None
+    others = [*(each for each, _ in view.drawn), *study.settings]
+    others.sort(key=lambda each: each.method != best.method)
+    for setting in (best, *others):
+        for run in setting.runs:
+            rows = _rows(view, run)
+            if rows:
+                return Section("inputs", _TITLE, _body(setting, run, *rows))
+    words = "No run here kept which inputs it is most and least certain about. It is kept by"
+    return Section("inputs", _TITLE, missing(words, f"sbmc run {study.name} --force"))
+
+
+def _rows(view: View, run: Found) -> tuple[str, list[_Card], list[_Card]] | None:
+    found = read_extremes(run.folder)
+    stored = _stored(view, run)
+    if found is None:
+        return stored
+    by, certain, uncertain = found
+    most = view.limits.examples
+    certain, uncertain = certain[:most], uncertain[:most]
+    everything = [*certain, *uncertain]
+    name = str(run.record.data["name"])
+    pictures = look_up_pictures(name, everything, run.record.seed, view.data_dir)
+    texts = look_up_texts(name, everything, view.data_dir)
+    tokens = look_up_tokens(name, str(run.record.data["checksum"]), everything)
+    if tokens is not None:
+        texts = list(tokens.before)
+    if pictures is None and texts is None and stored is not None:
+        return stored
+    name_class = partial(_class_name, name, tokens)
+    cards = [
+        _card(name_class, each, by, pictures[i] if pictures else None, texts[i] if texts else None)
+        for i, each in enumerate(everything)
+    ]
+    return by, cards[: len(certain)], cards[len(certain) :]
+
+
+def _stored(view: View, run: Found) -> tuple[str, list[_Card], list[_Card]] | None:
+    """What runs on pictures keep beside the record for `sbmc run`'s own picture."""
+    path = run.folder / FILE
+    if not path.is_file() or not is_zipfile(path):
+        return None
+    try:
+        rows = read_examples(run.folder)
+        cards = [_shown(shown, view.limits.examples) for shown in rows]
+    except (BadInput, OSError, ValueError, KeyError, IndexError, TypeError, EOFError, BadZipFile):
+        return None
+    return "epistemic", cards[0], cards[1]
+
+
+def _shown(shown: Shown, most: int) -> list[_Card]:
+    cards = []
+    for i in range(min(len(shown), most)):
+        truth, label = str(shown.truths[i]), str(shown.labels[i])
+        own = truth.removeprefix("a ")
+        verdict = f"“{cut(label, 40)}” {percent(float(shown.confidences[i]), 0)}"
+        measure = f"H_ep {_small(float(shown.epistemics[i]))}"
+        right = own == label if truth.startswith("a ") else None
+        cards.append(_Card(cut(truth, 60), verdict, measure, right, np.asarray(shown.images[i])))
+    return cards
+
+
+def _class_name(name: str, tokens: Tokens | None, label: int) -> str:
+    word = class_name(name, label) or (tokens.word(label) if tokens else None)
+    return word or (f"token {label}" if name in TOKENS else str(label))
+
+
+def _card(
+    word: Callable[[int], str], each: Extreme, by: str, image: np.ndarray | None, text: str | None
+) -> _Card:
+    group = cut(each.group.replace("_", " "), 40)
+    if each.truth is None:
+        truth = f"out of domain: {group}"
+    else:
+        truth = f"a {word(each.truth)}" if image is not None else word(each.truth)
+    # What would be shown as 0 % says nothing.
+    shown = [(k, p) for k, p in each.probabilities[: 3 if image is None else 2] if p >= 0.005]
+    likely = ", ".join(f"“{word(int(k))}” {percent(p, 0)}" for k, p in shown)
+    sign = "H_ep" if by == "epistemic" else "H_tot"
+    measure = f"{sign} {_small(each.epistemic if by == 'epistemic' else each.total)}"
+    if image is None:
+        where = "test input" if each.group == TEST else f"{group}, input"
+        measure += f" · {where} {each.index:,}"
+    right = None if each.truth is None else each.truth == each.label
+    return _Card(truth, likely, measure, right, image, text)
+
+
+def _small(entropy: float) -> str:
+    return "< 0.001" if entropy < 0.001 else short(entropy, 2)
+
+
+def _body(
+    setting: Setting, run: Found, by: str, certain: list[_Card], uncertain: list[_Card]
+) -> Html:
+    kind = "epistemic entropy" if by == "epistemic" else "entropy (its members never disagree)"
+    outside = any(group.startswith("ood.") for group in groups_of(setting))
+    turns = "in turns from the test set and each group out of domain, " if outside else ""
+    words = (
+        f"By {setting.label}, seed {run.record.seed}. The upper row has, for each label that it "
+        f"gives, the input of least {kind}, at most {len(certain)}; the lower one has, {turns}the "
+        "inputs of most."
+    )
+    if not any(card.image is not None or card.text for card in (*certain, *uncertain)):
+        words += " Their pictures or texts are not on this machine, or only features of them exist."
+    parts = [
+        el("p", words),
+        el("h4", "Most certain"),
+        _list(certain, "certain"),
+        el("h4", "Least certain"),
+        _list(uncertain, "uncertain"),
+    ]
+    return join(parts)
+
+
+def _list(cards: Sequence[_Card], class_: str) -> Html:
+    textual = any(card.image is None for card in cards)
+    items = []
+    for card in cards:
+        picture = None
+        if card.image is not None:
+            picture = el("img", src=data_url(card.image), alt=f"Picture of {card.truth}")
+        quote = el("blockquote", card.text) if card.text else None
+        mark = None if card.right is None else " ✓" if card.right else " ✗"
+        note = "good" if card.right else "bad"
+        truth = el("b", card.truth, mark and el("span", mark, class_=note))
+        taken = el("span", f"taken for {card.verdict}")
+        measure = el("span", card.measure, class_="measure")
+        items.append(el("li", picture, quote, el("div", truth, taken, measure)))
+    return el("ul", *items, class_=f"cards {class_}{' texts' if textual else ''}")

@@ -1,0 +1,1 @@
+"""Running a study: its run file, what it trains, what it writes."""

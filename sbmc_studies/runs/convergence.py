@@ -1,0 +1,41 @@
+"""Nested R-hat, R-hat and ESS of a run, for its record: a handful of numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sbmc.checks import BadInput
+from sbmc.log import logger
+from sbmc_studies.records.record import jsonable
+
+if TYPE_CHECKING:
+    from sbmc.datasets import DataBundle
+    from sbmc.posterior.posterior import Posterior
+
+# Quantities that are looked at: enough for a worst case and a median, and no time to speak of.
+PROJECTIONS = 50
+PROBABILITIES = 200
+
+
+def convergence(posterior: Posterior, data: DataBundle) -> dict[str, Any] | None:
+    """Diagnose a posterior in its parameters and in what it predicts of the first test inputs.
+
+    Args:
+        posterior: what came of a sampler.
+        data: the data set. Its labels are not looked at.
+
+    Returns:
+        What `sbmc.diagnostics.diagnose` finds, as plain values; None if there is too little to
+        compare (one island, and fewer than four draws of each chain), or if that takes ArviZ,
+        which is not installed.
+    """
+    from sbmc.diagnostics import diagnose
+
+    examples = max(1, PROBABILITIES // data.classes)
+    inputs = data.test[0][:examples]
+    try:
+        found = diagnose(posterior, inputs, projections=PROJECTIONS)
+    except (BadInput, ImportError) as error:
+        logger.debug("no diagnostics in the record: %s", error)
+        return None
+    return jsonable(found.as_dict())

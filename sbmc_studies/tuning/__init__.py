@@ -1,0 +1,1 @@
+"""Tuning on an experiment, and what the paper claims of it."""
