@@ -6,12 +6,11 @@ from html.parser import HTMLParser
 import confidence_records
 import numpy as np
 
-from sbmc.report import render
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import ALWAYS, resolve
 from sbmc_studies.records.record import Record, write_record
-from sbmc_studies.report import collect
+from sbmc_studies.report import collect, render
 from sbmc_studies.runs.confidence import PROTOCOLS, arrays_file
 
 GROUPS = ("correct", "incorrect", "id", "ood.8", "ood.white_noise", "ood.all")

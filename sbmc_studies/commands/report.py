@@ -35,7 +35,7 @@ def make_report(
     require(_can_be_written(out), "out", "a file in a folder that can be written to", str(out))
     folder = data_dir is None or data_dir.is_dir()
     require(folder, "data_dir", "an existing folder", str(data_dir))
-    from sbmc.report import write_report
+    from sbmc_studies.report import write_report
 
     found = write_report(runs, out, title=title, data_dir=data_dir)
     for path, why in found.unreadable:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sbmc.datasets import load_dataset
+from sbmc_studies.data import load_dataset
 from sbmc_studies.experiments.networks import build_network
 
 

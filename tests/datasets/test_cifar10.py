@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sbmc.datasets import load_dataset
-from sbmc_studies.data import cifar10
+from sbmc_studies.data import cifar10, load_dataset
 
 SHARED = os.environ.get("SBMC_DATA", "")
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,7 @@ import torch
 from feature_files import arrays
 
 from sbmc.checks import BadInput
-from sbmc.datasets import load_dataset
+from sbmc_studies.data import load_dataset
 from sbmc_studies.data.confidence_features import SIZES, SOURCES, feature_parts
 from sbmc_studies.data.confidence_sets import confidence_sets
 

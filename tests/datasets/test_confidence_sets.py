@@ -10,8 +10,7 @@ import torch
 
 from sbmc.checks import BadInput
 from sbmc.confidence.protocols import PARTS, PROTOCOLS
-from sbmc.datasets import load_dataset
-from sbmc_studies.data import mnist7
+from sbmc_studies.data import load_dataset, mnist7
 from sbmc_studies.data.confidence_sets import confidence_sets, digits_indices, mnist7_indices
 
 SHARED = os.environ.get("SBMC_DATA", "")

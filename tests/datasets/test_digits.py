@@ -9,8 +9,8 @@ import torch
 from sklearn.datasets import load_digits
 
 from sbmc.checks import BadInput
-from sbmc.datasets import DATASETS, digits, load_dataset
 from sbmc.datasets.groups import perturbed, white_noise
+from sbmc_studies.data import DATASETS, digits, load_dataset
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import torch
 from feature_files import arrays, write
 
 from sbmc.checks import BadInput
-from sbmc.datasets import DataNotFound, load_dataset
+from sbmc_studies.data import DataNotFound, load_dataset
 from sbmc_studies.data.cifar10 import SOURCE as CIFAR10
 from sbmc_studies.data.cifar10 import UNIT
 from sbmc_studies.data.features import split_order

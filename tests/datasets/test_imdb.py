@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sbmc.datasets import load_dataset
-from sbmc_studies.data import imdb
+from sbmc_studies.data import imdb, load_dataset
 
 SHARED = os.environ.get("SBMC_DATA", "")
 pytestmark = pytest.mark.skipif(

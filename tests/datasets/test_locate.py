@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from sbmc.checks import BadInput
-from sbmc.datasets import DataNotFound, load_dataset
 from sbmc.datasets.locate import cache_dir, locate
-from sbmc_studies.data import mnist7
+from sbmc_studies.data import DataNotFound, load_dataset, mnist7
 
 
 @pytest.fixture

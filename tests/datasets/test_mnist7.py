@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from sbmc.checks import BadInput
-from sbmc.datasets import load_dataset
-from sbmc_studies.data import mnist7
+from sbmc_studies.data import load_dataset, mnist7
 
 SHARED = os.environ.get("SBMC_DATA", "")
 needs_mnist = pytest.mark.skipif(

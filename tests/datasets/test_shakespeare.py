@@ -11,9 +11,8 @@ import torch
 from tiny_language import TEXT, folder_of_weights, needs_transformers, real_model, use_stand_in
 
 from sbmc.checks import BadInput
-from sbmc.datasets import DATASETS, DataNotFound
 from sbmc.language import text_states
-from sbmc_studies.data import shakespeare
+from sbmc_studies.data import DATASETS, DataNotFound, shakespeare
 from sbmc_studies.data.shakespeare import frequent_tokens, next_token_data, read_text, split_blocks
 
 BLOCK, CLASSES = 8, 12

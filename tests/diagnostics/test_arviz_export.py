@@ -12,8 +12,9 @@ import torch
 from diagnostics.posteriors import make_net, normal_values, posterior_of
 
 from sbmc import BadInput
+from sbmc.bridges.arviz import to_arviz
 from sbmc.bridges.optional import load_arviz
-from sbmc.diagnostics import rhat, to_arviz
+from sbmc.diagnostics import rhat
 from sbmc.islands.island import IslandReport
 
 arviz = load_arviz()

@@ -8,7 +8,7 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.datasets import load_dataset
+from sbmc_studies.data import load_dataset
 from sbmc_studies.runs.context import TRAINING, Context
 
 

@@ -8,9 +8,8 @@ import pytest
 import study_records
 from report_pages import write_run, write_study
 
-from sbmc.report import render, write_report
 from sbmc.report.limits import Limits
-from sbmc_studies.report import collect
+from sbmc_studies.report import collect, render, write_report
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 SIZES = {"desktop": (1360, 900), "phone": (390, 844)}

@@ -132,7 +132,7 @@ def extreme(index, group="test"):
 
 
 def test_pictures_are_looked_up_in_the_data_set():
-    from sbmc.datasets import load_dataset
+    from sbmc_studies.data import load_dataset
 
     found = look_up_pictures("digits", [extreme(5), extreme(2, "8")], 0, None)
     data = load_dataset("digits")

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from report_pages import Reader, make_record, read_page, write_run, write_study
 
-from sbmc.report import render
 from sbmc.report.limits import Limits
 from sbmc_studies.records.pooling import pool
-from sbmc_studies.report import collect
+from sbmc_studies.report import collect, render
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 SECTIONS = (

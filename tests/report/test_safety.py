@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from report_pages import Reader, island, make_record, read_page, write_run
 
-from sbmc.report import render
 from sbmc.report.limits import MOST_BYTES, Limits
 from sbmc.report.markup import cut, el, escape
 from sbmc_studies.records.record import write_record
-from sbmc_studies.report import collect
+from sbmc_studies.report import collect, render
 
 TAGS = "</code></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 # As a name of a folder it can have no slash.
