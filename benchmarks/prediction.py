@@ -19,11 +19,12 @@ import torch
 from benchmarks import options as shared
 from benchmarks.tables import line, machine_words
 from benchmarks.workloads import build_target, draw_positions, get_workload, make_examples
+from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical
 from sbmc.model.data import Examples
 from sbmc.model.parameters import select_parameters
-from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.posterior.posterior import Posterior
 from sbmc.target.target import Target
 
 # How many epochs of sampling a prediction may take, by workload; others are for comparison. It has

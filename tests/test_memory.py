@@ -95,7 +95,8 @@ from torch import nn
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical
 from sbmc.model.parameters import select_parameters
-from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.islands.cost import Cost
+from sbmc.posterior.posterior import Posterior
 torch.set_num_threads(1)
 net = nn.Linear(4, 20)
 space = select_parameters(net)

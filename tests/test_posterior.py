@@ -12,10 +12,12 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import sbmc
 from sbmc import HMC, BadInput, Gaussian
+from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical, Custom
 from sbmc.model.parameters import select_parameters
-from sbmc.posterior.posterior import Cost, Posterior, island_weights
+from sbmc.posterior.posterior import Posterior
+from sbmc.posterior.weights import island_weights
 from sbmc.prediction.prediction import concatenate
 
 EXAMPLES = 11

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import is_number, require
+from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Likelihood
 from sbmc.model.parameters import ParameterSpace, Selection
-from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.posterior.posterior import Posterior
 
 
 def single_network_posterior(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
 from sbmc.embedding.text_encoder import DTYPES, check_batch
-from sbmc.storage.identity import digest
+from sbmc.storage.digests import digest
 
 EXTRA = "Image encoders by name need torchvision: pip install 'sbmc[vision]'"
 EXTRA_PILLOW = "Reading pictures needs Pillow: pip install 'sbmc[vision]'"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sbmc.checks import BadInput, is_whole, nearest, require
-from sbmc.storage.identity import digest
+from sbmc.storage.digests import digest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 EXTRA = "Text encoders need sentence-transformers: pip install 'sbmc[text]'"

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sbmc.islands.cost import Cost
 from sbmc.islands.island import Island, IslandReport
 from sbmc.likelihoods import Likelihood
 from sbmc.log import logger
 from sbmc.model.parameters import ParameterSpace
-from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.posterior.posterior import Posterior
 from sbmc.prior.gaussian import AnchoredPrior
 
 # Warn when the evidence leaves fewer effective islands than this.

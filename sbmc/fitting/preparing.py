@@ -26,12 +26,12 @@ from sbmc.model.forward import check_path
 from sbmc.model.functional import converted
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
-from sbmc.posterior.posterior import check_weighting
+from sbmc.posterior.identity import APART, IN_WORDS, identify, software
+from sbmc.posterior.weights import check_weighting
 from sbmc.prior.gaussian import AnchoredPrior, Variance, resolve_variance
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
-from sbmc.storage.identity import APART, IN_WORDS, identify, software
 from sbmc.target.building import TargetBuilder
 from sbmc.target.curvature import diagonal_fisher
 from sbmc.target.target import Target

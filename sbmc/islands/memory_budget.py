@@ -18,13 +18,13 @@ from typing import Any
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.checkpoints import CheckpointAt, kept_manifest
+from sbmc.islands.cost import Cost
 from sbmc.islands.executors import Executor, InProcess, Processes
 from sbmc.islands.memory import peak_bytes, release_memory, resident_bytes, size_in_words
 from sbmc.islands.work import plan_batches
 from sbmc.log import logger
 from sbmc.model.chunks import ACTIVATION_BYTES, Chunks
 from sbmc.model.threads import torch_threads
-from sbmc.posterior.posterior import Cost
 from sbmc.samplers import NUTS, SMC
 from sbmc.samplers.contract import Sampler
 from sbmc.samplers.sg_chains import StochasticGradient

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import is_whole, require
+from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Likelihood
 from sbmc.model.parameters import ParameterSpace
-from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
     from sbmc.training import Ensemble

@@ -9,8 +9,9 @@ import torch
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.checkpoints import differences
-from sbmc.posterior.posterior import Cost, Posterior
-from sbmc.storage.identity import APART, comparable
+from sbmc.islands.cost import Cost
+from sbmc.posterior.identity import APART, comparable
+from sbmc.posterior.posterior import Posterior
 
 
 def merge(posteriors: Sequence[Posterior]) -> Posterior:

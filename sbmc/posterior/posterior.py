@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
+from sbmc.checks import Phrase, is_whole, require
+from sbmc.islands.cost import Cost
 from sbmc.islands.health import Health, assess
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Gaussian, Likelihood
@@ -26,66 +26,19 @@ from sbmc.model.predicting import BATCH as PREDICTION_BATCH
 from sbmc.model.predicting import Predictor
 from sbmc.model.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
 from sbmc.posterior.card import posterior_card
+from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
 from sbmc.prediction.mixing import ClassificationSums, RegressionSums
 from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
 from sbmc.progress import open_progress
-from sbmc.storage.probing import describe_rows
 from sbmc.target.memory_needs import multiplications
+from sbmc.target.probing import describe_rows
 
 if TYPE_CHECKING:
     from sbmc.confidence import Confidence
     from sbmc.prior.gaussian import AnchoredPrior
 
-WEIGHTINGS = ("evidence", "equal")
-# Fewer islands tell nothing of how much their evidence varies.
-FEWEST_FOR_ERROR = 3
-
 # Results of batches are put together when they have this size.
 JOIN_BYTES = 64 * 2**20
-
-
-class Evidence(NamedTuple):
-    """An estimate of the log normalising constant of the anchored posterior.
-
-    It compares posteriors of one prior and one data set. It does not choose s: the anchor, and
-    with it the prior, has seen the data.
-    """
-
-    log: float
-    standard_error: float | None  # of the log, between islands; None for fewer than three
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a run took. Epochs are per particle; see the design for the rules of counting.
-
-    Attributes:
-        epochs: likelihood and gradient evaluations per particle, mean over islands.
-        forward_epochs: evaluations without gradient, likewise.
-        anchor_epochs: the anchor's own (of all members together, for an ensemble).
-        total_epochs: epochs x particles x islands + anchor_epochs + prior_epochs.
-        wall_seconds: measured, without the anchor's training; of a run that was resumed, the
-            seconds of its islands added up; None if not measured.
-        prior_epochs: what the curvature of the prior took, all anchors together.
-        expected_bytes: memory of the largest process at its peak, as it was expected before the
-            run; None if it was not.
-        peak_bytes: the same, measured from the start of the process to the end of the run.
-        memory_limit: what was allowed; None for no limit.
-    """
-
-    epochs: float
-    forward_epochs: float
-    anchor_epochs: float
-    total_epochs: float
-    wall_seconds: float | None
-    prior_epochs: float = 0.0
-    expected_bytes: int | None = None
-    peak_bytes: int | None = None
-    memory_limit: int | None = None
-
-    def as_dict(self) -> dict[str, float | None]:
-        """Plain values, for JSON."""
-        return asdict(self)
 
 
 class Posterior:
@@ -163,7 +116,7 @@ class Posterior:
 
     @property
     def looks(self) -> dict[str, Any] | None:
-        """What inputs, and targets, look like, as far as it is known: see `storage.probing`."""
+        """What inputs, and targets, look like, as far as it is known: see `target.probing`."""
         noted = self.settings.get("probe")
         if not isinstance(noted, dict) or "inputs" not in noted:
             return self._looks
@@ -206,12 +159,7 @@ class Posterior:
             return None
         if any(r.outcome == "completed" and r.log_evidence is None for r in self.islands):
             return None
-        count = len(self.log_evidence)
-        log_mean = float(torch.logsumexp(self.log_evidence.double(), 0)) - math.log(count)
-        if count < FEWEST_FOR_ERROR:
-            return Evidence(log_mean, None)
-        relative = (self.log_evidence.double() - log_mean).exp()
-        return Evidence(log_mean, float(relative.std() / math.sqrt(count)))
+        return mean_evidence(self.log_evidence)
 
     def reweighted(self, weighting: str) -> Posterior:
         """The same islands, combined in another way.
@@ -444,30 +392,3 @@ def _build_evaluator(
         return build_forward(model, space, few, gradient=False), None
     features = split.features(few)
     return build_forward(split.head, split.space, features, gradient=False), split
-
-
-def island_weights(log_evidence: Tensor, within: Tensor, weighting: str) -> Tensor:
-    """Weights `(islands, particles)` of all particles, summing to 1.
-
-    Log-sum-exp until the last line, in float64.
-
-    Args:
-        log_evidence: `(islands,)`.
-        within: weights inside each island, `(islands, particles)`, every row summing to 1.
-        weighting: `"evidence"`: islands count by their evidence; `"equal"`: all the same.
-
-    Returns:
-        The weights, float64.
-    """
-    by_evidence = log_evidence.double() if weighting == "evidence" else torch.zeros(len(within))
-    across = torch.softmax(by_evidence.double(), 0)
-    return across.unsqueeze(1) * within.double().cpu()
-
-
-def check_weighting(weighting: str) -> None:
-    """Refuse a word that is no way to combine islands."""
-    if weighting not in WEIGHTINGS:
-        raise BadInput(
-            f"`island_weights` must be one of {', '.join(WEIGHTINGS)}, "
-            f"but got {weighting!r}.{nearest(str(weighting), WEIGHTINGS)}"
-        )

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, is_whole, require
+from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
-from sbmc.posterior.posterior import WEIGHTINGS, Cost, island_weights
+from sbmc.posterior.weights import WEIGHTINGS, island_weights
 from sbmc.storage.files import misfit
 
 LIKELIHOODS = ("categorical", "gaussian", "custom")

@@ -12,13 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import BadInput, Phrase, require
+from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likelihood
 from sbmc.model.functional import converted
 from sbmc.model.parameters import ParameterSpace, named_tensors
-from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.saved_contents import check_contents, check_weights
 from sbmc.posterior.saved_probe import compare, looks_of, note
+from sbmc.storage.digests import tensor_bytes
 from sbmc.storage.files import parse_json, written_whole
 
 FORMAT = "sbmc-posterior"
@@ -145,7 +147,7 @@ def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
     """A digest of what predictions depend on besides the positions.
 
     These are the structure of the model, its frozen weights and its buffers. What its `forward`
-    does with them is seen by its outputs: see `sbmc.storage.probing`.
+    does with them is seen by its outputs: see `sbmc.target.probing`.
     """
     digest = hashlib.sha256(repr(model).encode())
     sampled = set(space.names)
@@ -164,12 +166,6 @@ def _digest(words: str, tensors: dict[str, Tensor]) -> str:
         digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
         digest.update(tensor_bytes(tensors[name]))
     return digest.hexdigest()
-
-
-def tensor_bytes(tensor: Tensor) -> memoryview:
-    """The contents of a tensor, wherever it is."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().data
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -15,8 +15,8 @@ from sbmc.model.frozen_part import SplitModel, split_model
 from sbmc.model.functional import evaluation_copy
 from sbmc.model.parameters import ParameterSpace
 from sbmc.prior.gaussian import AnchoredPrior
-from sbmc.storage.probing import describe_rows, evaluate, some_rows, with_neighbour
 from sbmc.target.memory_needs import bytes_of
+from sbmc.target.probing import describe_rows, evaluate, some_rows, with_neighbour
 from sbmc.target.target import Source, Target
 
 
@@ -68,7 +68,7 @@ class TargetBuilder:
             anchor: `(dim,)`.
 
         Returns:
-            Plain values for `storage.probing.disagreement`, with what inputs and targets look like.
+            Plain values for `target.probing.disagreement`, with what inputs and targets look like.
         """
         model, space = self._whole
         # A split holds a copy of the whole model already, of which the body may be large.

@@ -18,7 +18,7 @@ from sbmc.model.parameters import Selection, select_parameters
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
-from sbmc.storage.identity import digest
+from sbmc.storage.digests import digest
 from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import checked_data
 from sbmc.tuning.bench import Bench

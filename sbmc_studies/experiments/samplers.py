@@ -102,7 +102,7 @@ def build_sampler(kind: str, settings: Mapping[str, Any]) -> Sampler:
         said = given["steps"] is not None or given["epochs"] is not None
         require(said, "steps", "given, or else `epochs`", None)
     if "move" in names:
-        from sbmc.posterior.posterior import check_weighting
+        from sbmc.posterior.weights import check_weighting
 
         check_weighting(settings["island_weights"])
         given["move"] = build_move(settings)

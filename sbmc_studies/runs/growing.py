@@ -18,7 +18,7 @@ from sbmc.islands.checkpoints.manifest import NAME as MANIFEST
 from sbmc.islands.checkpoints.manifest import Manifest
 from sbmc.islands.checkpoints.pilot import PILOT
 from sbmc.islands.checkpoints.results import island_name, read_islands
-from sbmc.storage.identity import APART
+from sbmc.posterior.identity import APART
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.records.record import read_record
 from sbmc_studies.runs.execution import CHECKPOINT

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical
 from sbmc.model.parameters import select_parameters
-from sbmc.posterior.posterior import Cost, Posterior
+from sbmc.posterior.posterior import Posterior
 
 
 def make_net():

@@ -13,7 +13,7 @@ from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.checkpoints.store import ARGUMENT
 from sbmc.islands.work import Batch
 from sbmc.storage.files import misfit, parse_json
-from sbmc.storage.probing import is_probe, probe_differences
+from sbmc.target.probing import is_probe, probe_differences
 
 FORMAT = "sbmc-checkpoint"
 VERSION = 1
@@ -93,7 +93,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     Returns:
         One phrase for each difference, in the order of `old` and then of `new`. Things inside
         others have dotted names; of checksums only their beginnings are shown. What was computed on
-        a few rows (see `sbmc.storage.probing`) follows from all the rest, so it is compared, up to
+        a few rows (see `sbmc.target.probing`) follows from all the rest, so it is compared, up to
         rounding, where there is no other difference; and not at all if one of the two lacks it.
 
     Example:

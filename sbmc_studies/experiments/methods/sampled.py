@@ -13,7 +13,7 @@ from sbmc_studies.experiments.settings import anchors_at_map
 from sbmc_studies.runs.context import Context, Trained
 
 if TYPE_CHECKING:
-    from sbmc.posterior.posterior import Cost
+    from sbmc.islands.cost import Cost
 
 # Options of the prior, as `fit` takes them; None leaves them out.
 PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,44 +12,14 @@ from sbmc.model.data import Examples
 from sbmc.model.kernels import native
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.posterior import Posterior
-from sbmc.posterior.saving import describe_likelihood, fingerprint, tensor_bytes
+from sbmc.posterior.saving import describe_likelihood, fingerprint
 from sbmc.prior.gaussian import AnchoredPrior
-
-# Enough to tell apart whatever one person will ever compare, and short enough to read.
-DIGITS = 16
+from sbmc.storage.digests import DIGITS, digest
 
 # Settings that two parts of one run may differ in: which islands they have.
 APART = ("islands", "first_island")
 # Settings that explain and decide nothing: no two runs are told apart by them.
 IN_WORDS = ("kernel_reason",)
-
-
-def digest(*things: Any) -> str:
-    """A digest of tensors, and of sequences and mappings of them, with shapes and dtypes.
-
-    Example:
-        >>> digest(torch.zeros(2)) == digest(torch.zeros(2)), len(digest(torch.zeros(2, 1)))
-        (True, 16)
-    """
-    state = hashlib.sha256()
-    _feed(state, things)
-    return state.hexdigest()[:DIGITS]
-
-
-def _feed(state: Any, thing: Any) -> None:
-    if isinstance(thing, Tensor):
-        state.update(f"{tuple(thing.shape)}{thing.dtype}".encode())
-        state.update(tensor_bytes(thing))
-    elif isinstance(thing, Mapping):
-        for name in sorted(thing):
-            state.update(f"{name}:".encode())
-            _feed(state, thing[name])
-    elif isinstance(thing, Sequence) and not isinstance(thing, str):
-        state.update(f"[{len(thing)}]".encode())
-        for each in thing:
-            _feed(state, each)
-    else:
-        state.update(repr(thing).encode())
 
 
 def identify(

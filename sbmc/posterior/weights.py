@@ -1,0 +1,70 @@
+"""How islands are combined: equally, or by their evidence."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import BadInput, nearest
+
+WEIGHTINGS = ("evidence", "equal")
+# Fewer islands tell nothing of how much their evidence varies.
+FEWEST_FOR_ERROR = 3
+
+
+class Evidence(NamedTuple):
+    """An estimate of the log normalising constant of the anchored posterior.
+
+    It compares posteriors of one prior and one data set. It does not choose s: the anchor, and
+    with it the prior, has seen the data.
+    """
+
+    log: float
+    standard_error: float | None  # of the log, between islands; None for fewer than three
+
+
+def mean_evidence(log_evidence: Tensor) -> Evidence:
+    """The mean of the islands' evidence, as a log, with its standard error.
+
+    Args:
+        log_evidence: of each island, `(islands,)`.
+
+    Returns:
+        The estimate.
+    """
+    count = len(log_evidence)
+    log_mean = float(torch.logsumexp(log_evidence.double(), 0)) - math.log(count)
+    if count < FEWEST_FOR_ERROR:
+        return Evidence(log_mean, None)
+    relative = (log_evidence.double() - log_mean).exp()
+    return Evidence(log_mean, float(relative.std() / math.sqrt(count)))
+
+
+def island_weights(log_evidence: Tensor, within: Tensor, weighting: str) -> Tensor:
+    """Weights `(islands, particles)` of all particles, summing to 1.
+
+    Log-sum-exp until the last line, in float64.
+
+    Args:
+        log_evidence: `(islands,)`.
+        within: weights inside each island, `(islands, particles)`, every row summing to 1.
+        weighting: `"evidence"`: islands count by their evidence; `"equal"`: all the same.
+
+    Returns:
+        The weights, float64.
+    """
+    by_evidence = log_evidence.double() if weighting == "evidence" else torch.zeros(len(within))
+    across = torch.softmax(by_evidence.double(), 0)
+    return across.unsqueeze(1) * within.double().cpu()
+
+
+def check_weighting(weighting: str) -> None:
+    """Refuse a word that is no way to combine islands."""
+    if weighting not in WEIGHTINGS:
+        raise BadInput(
+            f"`island_weights` must be one of {', '.join(WEIGHTINGS)}, "
+            f"but got {weighting!r}.{nearest(str(weighting), WEIGHTINGS)}"
+        )

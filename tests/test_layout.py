@@ -1,0 +1,154 @@
+"""The rules of the layout, checked on the tree itself: rooms, import order, sizes.
+
+Imports go one way, down the list `ORDER`. What a function imports when it is called ("late") is
+allowed where a reason is given in `LATE`, and nowhere else.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MOST_ENTRIES = 28
+MOST_LINES = 400
+MOST_LATE = 20
+
+# From the ground up: a room imports from itself and from rooms above it in this list.
+ORDER = [
+    "sbmc.checks",
+    "sbmc.log",
+    "sbmc.progress",
+    "sbmc.randomness",
+    "sbmc.bridges.optional",
+    "sbmc.storage",
+    "sbmc.likelihoods",
+    "sbmc.model",
+    "sbmc.prior",
+    "sbmc.target",
+    "sbmc.samplers",
+    "sbmc.islands",
+    "sbmc.prediction",
+    "sbmc.posterior",
+    "sbmc.fitting",
+    "sbmc.training",
+    "sbmc.baselines",
+    "sbmc.diagnostics",
+    "sbmc.bridges",
+    "sbmc.confidence",
+    "sbmc.datasets",
+    "sbmc.tuning",
+    "sbmc.embedding",
+    "sbmc.language",
+    "sbmc.report",
+    "sbmc.cli",
+    "sbmc.__main__",
+    "sbmc_studies.records",
+    "sbmc_studies.data",
+    "sbmc_studies.experiments",
+    "sbmc_studies.runs",
+    "sbmc_studies.paper",
+    "sbmc_studies.figures",
+    "sbmc_studies.report",
+    "sbmc_studies.tuning",
+    "sbmc_studies.commands",
+]
+
+
+class Import(NamedTuple):
+    module: str  # which imports
+    imported: str
+    late: bool  # inside a function
+
+
+def modules(package: str) -> dict[str, Path]:
+    found = {}
+    for path in (ROOT / package).rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = {**modules("sbmc"), **modules("sbmc_studies")}
+
+
+def imports_of(module: str, text: str) -> Iterator[Import]:
+    tree = ast.parse(text)
+    # What is imported for the type checker alone is not imported when the program runs.
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    top = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = [name if name in MODULES else node.module for name in names]
+        elif isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in dict.fromkeys(found):
+            if name.split(".")[0] in ("sbmc", "sbmc_studies"):
+                yield Import(module, name, id(node) not in top)
+
+
+IMPORTS = [
+    each
+    for module, path in sorted(MODULES.items())
+    for each in imports_of(module, path.read_text("utf-8"))
+]
+
+
+def rank(module: str) -> int:
+    """Where a module stands; the longest name in the list that fits it decides."""
+    fits = [room for room in ORDER if module == room or module.startswith(room + ".")]
+    assert fits, f"{module} has no place in the order"
+    return ORDER.index(max(fits, key=len))
+
+
+def against_the_order(imports) -> list[str]:
+    return [
+        f"{each.module} imports {each.imported}"
+        for each in imports
+        # The package itself is its version and its public names, which are imported when asked for.
+        if each.imported != "sbmc" and "." in each.module
+        if rank(each.imported) > rank(each.module)
+    ]
+
+
+def test_imports_go_one_way():
+    assert against_the_order(each for each in IMPORTS if not each.late) == []
+
+
+def test_the_library_never_imports_the_studies():
+    studies = [e for e in IMPORTS if e.module.split(".")[0] == "sbmc" and "studies" in e.imported]
+    assert studies == []
+
+
+def test_a_planted_import_is_found():
+    text = "from sbmc.posterior.posterior import Posterior\n\ndef f():\n    import sbmc_studies\n"
+    planted = list(imports_of("sbmc.model.data", text))
+    assert [each.late for each in planted] == [False, True]
+    assert against_the_order(planted[:1]) == ["sbmc.model.data imports sbmc.posterior.posterior"]
+
+
+def test_the_library_has_few_rooms():
+    entries = [each.name for each in (ROOT / "sbmc").iterdir() if each.name != "__pycache__"]
+    assert len(entries) <= MOST_ENTRIES, sorted(entries)
+
+
+@pytest.mark.parametrize("package", ["sbmc", "sbmc_studies", "tests", "benchmarks", "examples"])
+def test_no_module_is_too_long(package):
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
+        for path in (ROOT / package).rglob("*.py")
+    }
+    long = {path: lines for path, lines in lengths.items() if lines > MOST_LINES}
+    assert long == {} or package in ("tests", "benchmarks"), long
