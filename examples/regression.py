@@ -28,7 +28,7 @@ torch.manual_seed(0)  # the first weights of the network
 network = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
 likelihood = sbmc.Gaussian(noise_variance=NOISE**2)
 model = sbmc.train_map(
-    network, (x, y), likelihood=likelihood, max_epochs=5 if quick else 300, learning_rate=0.01
+    network, (x, y), likelihood=likelihood, max_epochs=100 if quick else 300, learning_rate=0.01
 )
 
 # s = 1: the full posterior, with the trained network only as the place where chains begin.
@@ -37,7 +37,7 @@ posterior = sbmc.fit(
     (x, y),
     s=1,
     likelihood=likelihood,
-    sampler=sbmc.HMC(steps=30, leapfrog=8) if quick else sbmc.HMC(epochs=2000),
+    sampler=sbmc.HMC(epochs=800 if quick else 2000),
     particles=20,
 )
 island = posterior.islands[0]
