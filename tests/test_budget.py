@@ -15,7 +15,7 @@ from torch import nn
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.memory import parse_bytes, peak_bytes, resident_bytes
-from sbmc.islands.memory_budget import VECTORS
+from sbmc.samplers.contract import VECTORS
 
 ROOT = Path(__file__).parents[1]
 DATA = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))

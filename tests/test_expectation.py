@@ -14,7 +14,7 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.fitting.forecast import PATIENCE, _seconds, count_evaluations, in_words, size_in_words
+from sbmc.fitting.forecast import PATIENCE, _seconds, in_words, size_in_words
 
 ROOT = Path(__file__).parents[1]
 DATA = torch.randn(30, 3, generator=torch.Generator().manual_seed(1))
@@ -62,21 +62,21 @@ def test_epochs_are_those_of_the_run(net, name):
 
 @pytest.mark.filterwarnings("ignore:The evidence leaves", "ignore:The population")
 def test_what_is_not_known_is_a_note():
-    smc = count_evaluations(sbmc.SMC(mutations=4))
+    smc = sbmc.SMC(mutations=4).evaluations()
     assert "4 epochs each, 15 of them assumed" in smc.notes[0]
     assert smc.gradient == 1 + 4 * 15 + 12
-    search = count_evaluations(sbmc.HMC(steps=5, leapfrog=1))
+    search = sbmc.HMC(steps=5, leapfrog=1).evaluations()
     assert (search.gradient, search.notes) == (
         18,
         ("the search for a step size: 12 epochs at most",),
     )
-    length = count_evaluations(sbmc.HMC(steps=5, trajectory=1.0, step_size=0.25))
+    length = sbmc.HMC(steps=5, trajectory=1.0, step_size=0.25).evaluations()
     assert length.gradient == 21
     assert "it adapts" in length.notes[0]
-    nuts = count_evaluations(sbmc.NUTS(warmup_draws=3, draws=2, max_depth=3))
+    nuts = sbmc.NUTS(warmup_draws=3, draws=2, max_depth=3).evaluations()
     assert nuts.gradient == 5 * 7
     assert "at most" in nuts.notes[0]
-    assert any("pilot" in note for note in count_evaluations(sbmc.SMC(pilot=True)).notes)
+    assert any("pilot" in note for note in sbmc.SMC(pilot=True).evaluations().notes)
 
 
 def test_an_upper_bound_is_one(net):

@@ -6,9 +6,9 @@ import inspect
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,17 +22,11 @@ from sbmc.islands.sampling import bytes_on_disk
 from sbmc.islands.work import Work, plan_batches
 from sbmc.model.threads import torch_threads
 from sbmc.randomness import Stream, generator
-from sbmc.samplers import NUTS, SMC
-from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES
-from sbmc.samplers.chain_settings import ChainSettings
-from sbmc.samplers.contract import Sampler
+from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.sg_chains import StochasticGradient
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.target import Target
 
-# How many temperatures SMC is taken to need: those of the paper's MNIST7 posteriors.
-TEMPERATURES = 15
 # Seconds that measuring may take, about; and evaluations that a time is the median of.
 PATIENCE, REPEATS = 2.0, 3
 
@@ -86,14 +80,6 @@ class Expectation:
         return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])
 
 
-class Count(NamedTuple):
-    """Evaluations of one chain."""
-
-    gradient: float
-    forward: float
-    notes: tuple[str, ...]
-
-
 def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
     """Say what `fit` would take with the same arguments; nothing is sampled and nothing written.
 
@@ -135,7 +121,7 @@ def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
             total_bytes=here,
             disk_bytes=0,
         )
-    count = count_evaluations(work.sampler)
+    count = work.sampler.evaluations()
     population = work.sampler.population(work.particles)
     executor = prepared.executor
     fold = executor.fold if executor.folds else 1
@@ -192,81 +178,6 @@ def check(model: nn.Module, data: Any, **options: Any) -> Prepared:
     return prepare(**{name: v for name, v in bound.arguments.items() if name not in _NOT_NEEDED})
 
 
-def count_evaluations(sampler: Sampler) -> Count:
-    """How often a chain evaluates the likelihood over all data.
-
-    Args:
-        sampler: the algorithm's settings.
-
-    Returns:
-        The counts; where they depend on the run, an assumption, and a note that says so.
-
-    Example:
-        >>> from sbmc.samplers import HMC
-        >>> count_evaluations(HMC(steps=160, leapfrog=1, step_size=0.1)).gradient
-        161
-    """
-    if isinstance(sampler, StochasticGradient):
-        return Count(sampler.epochs, 0, ())
-    if isinstance(sampler, NUTS):
-        most = sampler.steps * (2**sampler.max_depth - 1)
-        return Count(most, 0, ("NUTS: at most, with every trajectory at `max_depth`",))
-    if isinstance(sampler, SMC):
-        return _count_smc(sampler)
-    if isinstance(sampler, ChainSettings):
-        limited: Any = sampler.limited()
-        count, notes = _count_chain(limited)
-        return Count(count, 0, notes) if limited.with_gradient else Count(0, count, notes)
-    told = sampler.epochs or sampler.steps or 1
-    return Count(told, 0, (f"{type(sampler).__name__}: as its settings say",))
-
-
-def _count_chain(sampler: Any) -> tuple[float, tuple[str, ...]]:
-    if sampler.epochs is not None:
-        return sampler.epochs, ()
-    each, notes = _count_step(sampler)
-    count = 1 + 2 * (getattr(sampler, "precondition", None) or 0) + sampler.steps * each
-    count += getattr(sampler, "scout", None) or 0
-    if sampler.step_size is None:
-        count += SEARCH_PROBES
-        notes += (f"the search for a step size: {SEARCH_PROBES} epochs at most",)
-    return count, notes
-
-
-def _count_step(sampler: Any) -> tuple[int, tuple[str, ...]]:
-    """Evaluations of a step."""
-    each = getattr(sampler, "evaluations_each", 1)
-    if each is not None:
-        return each, ()
-    size = sampler.step_size or FIRST_GUESS
-    each = max(1, round(sampler.trajectory / size))
-    return each, (f"{each} leapfrog steps a trajectory, at a step size of {size:g}: it adapts",)
-
-
-def _count_smc(sampler: SMC) -> Count:
-    each, notes = _count_step(sampler.move)
-    schedule = sampler.temperatures
-    steps = TEMPERATURES if schedule is None else len(schedule)
-    mutations = sum(sampler.mutations_at(i) for i in range(steps)) if schedule else 0
-    if schedule is None:
-        one = sampler.mutations_at(0) * each
-        mutations = sampler.mutations_at(0) * steps
-        notes += (
-            f"temperatures are not known beforehand: {one} epochs each, {steps} of them assumed",
-        )
-    if sampler.eta is not None:
-        notes += ("at most, since `eta` may stop the moves at a temperature earlier",)
-    if sampler.pilot:
-        notes += ("a pilot run, as long as an island, comes on top",)
-    start = sampler.mutations_at(0) if sampler.waste_free else 1
-    count = start + mutations * each
-    if sampler.move.step_size is None and sampler.step_sizes is None:
-        count += SEARCH_PROBES
-        notes += (f"the search for a step size: {SEARCH_PROBES} epochs at most",)
-    # Without gradients, the start is evaluated without them, too.
-    return Count(count, 0, notes) if sampler.move.with_gradient else Count(0, count, notes)
-
-
 def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:
     """Batches that run at a time."""
     executor, cores = prepared.executor, available_cores()
@@ -278,38 +189,37 @@ def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:
     return min(executor.workers, batches), ()
 
 
-def _measure(work: Work, positions: int, count: Count) -> float:
+def _measure(work: Work, positions: int, count: EvaluationCount) -> float:
     """Seconds of one pass over all data with so many positions."""
     target = work.target.with_prior(work.priors[0])
     rng = generator(work.seed, Stream.PILOT)
     start = target.prior.sample(positions, rng)
-    sampler = work.sampler
-    if isinstance(sampler, StochasticGradient):
+    sampler, calls = work.sampler, 1
+    evaluate: Callable[[Tensor], object] = target if count.gradient else target.log_likelihood
+    if sampler.batch_size is not None:
         batches = MiniBatches(target)
         size = min(sampler.batch_size, len(batches))
-        steps = math.ceil(len(batches) / sampler.batch_size)
+        calls = math.ceil(len(batches) / sampler.batch_size)
         index = torch.randint(len(batches), (positions, size), generator=rng).to(start.device)
 
-        def one(some: Tensor) -> object:
+        def evaluate_batch(some: Tensor) -> object:
             return batches(some, index[: len(some)])
 
-        seconds = steps * _seconds(one, start)
-        if seconds < PATIENCE:  # steps are small, and evaluations not all that they take
-            seconds = _seconds_of_a_pass(sampler, target, start, rng)
-        return seconds
-    evaluate: Callable[[Tensor], object] = target if count.gradient else target.log_likelihood
-    return _seconds(evaluate, start)
+        evaluate = evaluate_batch
+
+    seconds, short = calls * _seconds(evaluate, start), sampler.short_run()
+    if seconds < PATIENCE and short is not None:
+        seconds = _seconds_of_an_epoch(short, target, start, rng)
+    return seconds
 
 
-def _seconds_of_a_pass(
-    sampler: StochasticGradient, target: Target, start: Tensor, rng: torch.Generator
+def _seconds_of_an_epoch(
+    short: Sampler, target: Target, start: Tensor, rng: torch.Generator
 ) -> float:
-    passes = 2 if sampler.paired else 1
-    short = replace(sampler, epochs=passes, draws=1, thinning=1)
     noise = IslandNoise([rng], len(start), start.device)
     began = time.perf_counter()
     short.run(target, noise, start)
-    return (time.perf_counter() - began) / passes
+    return (time.perf_counter() - began) / (short.epochs or 1)
 
 
 def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:

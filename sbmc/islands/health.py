@@ -15,7 +15,8 @@ from statistics import median
 from typing import Any
 
 from sbmc.islands.island import IslandReport
-from sbmc.islands.remedies import Symptom, remedies_for
+from sbmc.islands.remedies import remedies_for
+from sbmc.samplers.remedies import Symptom
 
 # Fixed once and for all: a run that does not pass needs a better sampler, not another threshold.
 SMALLEST_DISPLACEMENT = 0.3

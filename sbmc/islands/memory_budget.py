@@ -25,20 +25,11 @@ from sbmc.islands.work import plan_batches
 from sbmc.log import logger
 from sbmc.model.chunks import ACTIVATION_BYTES, Chunks
 from sbmc.model.threads import torch_threads
-from sbmc.samplers import NUTS, SMC
-from sbmc.samplers.contract import Sampler
-from sbmc.samplers.sg_chains import StochasticGradient
+from sbmc.samplers.contract import VECTORS, Sampler
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.minibatch import BATCH_BYTES
 from sbmc.target.target import Target
 
-# Vectors of a chain's size that a step holds at its worst: position, gradient and momentum, old and
-# new, parameters, sums in float64, and what arithmetic on them makes on the way. Measured, with
-# what allocators waste.
-VECTORS = 30
-WITHOUT_GRADIENT, WITH_BATCHES = 14, 20
-MORE_FOR = {"scout": 8, "precondition": 12}
-MORE_FOR_SMC = 8
 # What libraries take when they are first used, and stacks and pools of threads.
 ALLOWANCE = 32 * 2**20
 # What a batch of predictions takes.
@@ -97,24 +88,17 @@ class Plan:
 
     def states(self, target: Target, islands: int) -> int:
         """What chains of so many islands hold besides activations."""
-        positions, width = islands * self.population, _width(target)
-        vectors = _vectors(self.sampler) + self._draws
-        if self.place is not None:  # a place is encoded before it is written
-            vectors += 2 * (2 + self._draws)
-        # nutpie keeps every draw and its gradient, in float64, until a chain ends.
-        nuts = isinstance(self.sampler, NUTS)
-        trace = 16 * target.dim * (self.sampler.steps or 0) if nuts else 0
-        data = bytes_of(target.examples) if getattr(self.sampler, "scout", None) else 0
-        return positions * (vectors * width + trace) + data
+        sampler, positions = self.sampler, islands * self.population
+        vectors = sampler.vectors + sampler.draws
+        if self.place is not None:  # a snapshot is encoded before it is written
+            vectors += 2 * sampler.snapshot_vectors
+        further = sampler.further_bytes(positions, target.dim, bytes_of(target.examples))
+        return positions * vectors * _width(target) + further
 
     def results(self, target: Target, islands: int | None = None) -> int:
         """What islands leave."""
         count = len(self.numbers) if islands is None else islands
-        return count * self.population * self._draws * _width(target)
-
-    @property
-    def _draws(self) -> int:
-        return int(getattr(self.sampler, "draws", 1) or 1)
+        return count * self.population * self.sampler.draws * _width(target)
 
     def peak(self, target: Target, evaluation: int, islands: int, here: int) -> int:
         """Bytes of the largest process.
@@ -126,7 +110,7 @@ class Plan:
             here: what this process holds before.
         """
         busy = evaluation + self.states(target, islands) + ALLOWANCE
-        if isinstance(self.sampler, StochasticGradient) and not target.limited:
+        if self.sampler.batch_size is not None and not target.limited:
             busy += 2 * BATCH_BYTES  # what goes through with its gradient, of every chain its own
         after = 2 * self.results(target) + PREDICTION
         if isinstance(self.executor, InProcess):
@@ -138,15 +122,6 @@ class Plan:
 
 def _width(target: Target) -> int:
     return int(target.prior.mean.element_size()) * target.dim
-
-
-def _vectors(sampler: Any) -> int:
-    if isinstance(sampler, StochasticGradient):
-        return WITH_BATCHES
-    move = sampler.move if isinstance(sampler, SMC) else sampler
-    count = VECTORS if getattr(move, "with_gradient", True) else WITHOUT_GRADIENT
-    count += MORE_FOR_SMC if isinstance(sampler, SMC) else 0
-    return count + sum(more for name, more in MORE_FOR.items() if getattr(sampler, name, None))
 
 
 def settle_memory(target: Target, plan: Plan) -> tuple[Executor, Memory]:

@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 from sbmc.islands.checkpoints import Checkpoint, CheckpointAt, locked_checkpoint
 from sbmc.islands.checkpoints.pilot import read_pilot, write_pilot
 from sbmc.islands.executors import Executor
-from sbmc.islands.island import Island, start_at_prior
+from sbmc.islands.island import Island
 from sbmc.islands.memory import size_in_words
 from sbmc.islands.memory_budget import Memory
 from sbmc.islands.running import run_batches
 from sbmc.islands.work import Batch, Work, plan_batches
 from sbmc.randomness import Stream, generator
-from sbmc.samplers import SMC
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.smc.pilot import learn
 
 
 class Sampled(NamedTuple):
@@ -52,7 +50,7 @@ def sample_islands(
         memory: what it is expected to take, to be said when it begins.
 
     Returns:
-        The islands, and what a pilot of SMC has to tell, the sampler that it left included.
+        The islands, and what a pilot run has to tell, the sampler that it left included.
 
     Raises:
         BadInput: the checkpoint is another run's, is damaged, or another process is at it.
@@ -71,7 +69,7 @@ def sample_islands(
             checkpoint = Checkpoint.open(place, dict(identity), numbers, plan, threads, needed)
             # Threads decide the last bits where an operation is split among them.
             threads = checkpoint.threads
-        work, told = _after_pilot(replace(work, threads=threads), checkpoint)
+        work, pilot = _after_pilot(replace(work, threads=threads), checkpoint)
         finished = {} if checkpoint is None else checkpoint.finished()
         islands = run_batches(
             work,
@@ -84,52 +82,33 @@ def sample_islands(
             expected="" if memory is None else f"memory: {size_in_words(memory.expected)} at most",
         )
     again = any(island.report.attempts > 1 for island in islands)
-    return Sampled(islands, told, resumed=bool(finished) or again)
+    return Sampled(islands, pilot, resumed=bool(finished) or again)
 
 
 def bytes_on_disk(work: Work, population: int, islands: int) -> int:
     """About what states and results will take: positions, gradients, draws, and as much again."""
-    draws = int(getattr(work.sampler, "draws", 1) or 1)
     width = work.target.prior.mean.element_size() * work.target.dim
-    return 2 * islands * population * (2 + draws) * width
+    return int(2 * islands * population * work.sampler.snapshot_vectors * width)
 
 
 def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[str, Any]]:
-    """Freeze what adapts, by a run whose noise no island shares; once for all islands."""
+    """Learn what the sampler learns before islands run, by noise that none of them shares."""
     sampler = work.sampler
-    if not (isinstance(sampler, SMC) and sampler.pilot):
+    if not sampler.pilot:
         return work, {}
-    found = None if checkpoint is None else read_pilot(checkpoint.store)
-    if found is None:
+    learned = None if checkpoint is None else read_pilot(checkpoint.store, sampler.check_learned)
+    if learned is None:
         rng = generator(work.seed, Stream.PILOT)
         target = work.target.with_prior(work.priors[0])
-        start = start_at_prior(target.prior, rng, sampler.population(work.particles))
+        start = work.start(target.prior, rng, sampler.population(work.particles))
         noise = IslandNoise([rng], work.particles, target.prior.mean.device)
-        frozen, run = learn(sampler, target, noise, start)
-        learned = {name: getattr(frozen, name) for name in ("temperatures", "step_sizes")}
-        found = {
-            **learned,
-            "mutations": frozen.mutations,
-            "epochs": run.epochs,
-            "forward_epochs": run.forward_epochs,
-        }
+        learned = sampler.learn(target, noise, start)
         if checkpoint is not None:
-            write_pilot(checkpoint.store, found)
-    frozen = replace(
-        sampler,
-        pilot=False,
-        eta=None,
-        temperatures=tuple(found["temperatures"]),
-        step_sizes=tuple(found["step_sizes"]),
-        mutations=_tuple(found["mutations"]),
-    )
-    told = {
-        "pilot_epochs": found["epochs"],
-        "pilot_forward_epochs": found["forward_epochs"],
+            write_pilot(checkpoint.store, learned)
+    frozen = sampler.frozen_with(learned)
+    cost_and_settings = {
+        "pilot_epochs": learned["epochs"],
+        "pilot_forward_epochs": learned["forward_epochs"],
         "frozen": frozen,
     }
-    return replace(work, sampler=frozen), told
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return replace(work, sampler=frozen), cost_and_settings

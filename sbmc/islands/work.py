@@ -96,7 +96,7 @@ class Work:
     def _threads_for(self, particles: int) -> AbstractContextManager[None]:
         """As many threads as evaluations of so many particles are worth."""
         inputs, positions = self.target.examples.inputs, particles * self.target.dim
-        rows = getattr(self.sampler, "batch_size", None)
+        rows = self.sampler.batch_size
         whole = len(self.target.examples)
         work = multiplications(inputs, min(rows or whole, whole), positions)
         # The mini-batches of particles differ: they go through in one piece.

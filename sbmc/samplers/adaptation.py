@@ -12,6 +12,8 @@ from sbmc.checks import is_number, require
 FIRST_GUESS = 0.1
 SEARCH_ACCEPTANCE = 0.7
 SEARCH_PROBES = 12
+# What forecasts say of it.
+SEARCH_NOTE = f"the search for a step size: {SEARCH_PROBES} epochs at most"
 
 
 class Adaptive(Protocol):

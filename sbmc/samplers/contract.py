@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from torch import Tensor
 
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.remedies import Symptom
 from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target.target import Target
+
+if TYPE_CHECKING:
+    from typing import Self
+
+# Vectors of a position's size that a particle takes at the worst moment of a step: position,
+# gradient and momentum, old and new, parameters, sums in float64, and what arithmetic on them makes
+# on the way. Measured, with what allocators waste.
+VECTORS = 30
+VECTORS_WITHOUT_GRADIENT = 14
 
 
 class IslandRun(Protocol):
@@ -40,8 +51,24 @@ class IslandRun(Protocol):
         """Mean acceptance of what counts."""
 
 
+class EvaluationCount(NamedTuple):
+    """How often a chain will evaluate the likelihood over all data.
+
+    The counts are exact if there are no notes. Otherwise they are the most that there can be, or
+    rest on an assumption, and the notes say which.
+    """
+
+    gradient: float  # with gradient
+    forward: float  # without gradient
+    notes: tuple[str, ...] = ()
+
+
 class Sampler:
     """Settings of an algorithm that can run a batch of islands: a frozen dataclass.
+
+    A sampler states here all that the rest of the library needs to know of it: what a run costs,
+    how much memory it takes, whether something is learned before the islands run, and what to try
+    if it did not do its work. Nothing outside `sbmc.samplers` asks which sampler it is.
 
     Attributes:
         summary: what the algorithm is, in one line of plain words.
@@ -50,6 +77,9 @@ class Sampler:
         default_weights: how islands are combined if nothing is said.
         steps: steps per chain, if they are given.
         epochs: the budget of evaluations per chain, if there is one.
+        draws: states that are kept of each chain.
+        batch_size: examples per mini-batch; None for a sampler that evaluates all data at once.
+        pilot: whether `learn` is to be called once, before the islands run.
     """
 
     summary: ClassVar[str]
@@ -58,10 +88,102 @@ class Sampler:
     default_weights = "equal"
     steps: int | None = None
     epochs: int | None = None
+    draws: int = 1
+    batch_size: int | None = None
+    pilot: bool = False
 
     def population(self, particles: int) -> int:
         """How many positions an island of `particles` starts from."""
         return particles
+
+    def evaluations(self) -> EvaluationCount:
+        """How often a chain will evaluate the likelihood, for the forecast of cost and time.
+
+        Returns:
+            By default `epochs`, or `steps`, with gradient, and a note that this is a guess.
+        """
+        guess = self.epochs or self.steps or 1
+        return EvaluationCount(guess, 0, (f"{type(self).__name__}: as its settings say",))
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a position's size that a particle takes at the worst moment of a step.
+
+        They are states, gradients, momenta, and what arithmetic on them makes on the way; the
+        `draws` that are kept come on top. By default as many as a step of HMC takes.
+        """
+        return VECTORS
+
+    @property
+    def snapshot_vectors(self) -> int:
+        """Vectors of a particle that a checkpoint saves: position, gradient, and kept draws."""
+        return 2 + self.draws
+
+    def further_bytes(self, positions: int, dim: int, data: int) -> int:
+        """Bytes that a batch of islands takes besides `vectors` and `draws`; by default none.
+
+        Args:
+            positions: of all islands of the batch.
+            dim: of a position.
+            data: bytes of the examples.
+        """
+        return 0
+
+    def short_run(self) -> Self | None:
+        """The shortest run of these settings, with its `epochs`, to measure the time of an epoch.
+
+        Returns:
+            None, the default, if evaluations of the likelihood are about all that takes time.
+        """
+        return None
+
+    def learn(self, target: Target, rng: IslandNoise, start: Tensor) -> dict[str, Any]:
+        """Learn once, by a pilot run, what all islands are then to share.
+
+        Args:
+            target: log likelihood and gradient.
+            rng: noise of one island, which no other island uses.
+            start: where its particles begin, whitened, `(population, dim)`.
+
+        Returns:
+            Values that JSON can hold, for `frozen_with`; and among them what the pilot has cost
+            per particle: `epochs` and `forward_epochs`.
+        """
+        raise NotImplementedError
+
+    def check_learned(self, learned: Mapping[str, Any]) -> None:
+        """Refuse what cannot have come from `learn`, when a checkpoint is read.
+
+        Args:
+            learned: what was read, with lists for tuples.
+
+        Raises:
+            ValueError: says what is wrong with it.
+        """
+
+    def frozen_with(self, learned: Mapping[str, Any]) -> Self:
+        """The settings with which the islands run after a pilot.
+
+        Args:
+            learned: what `learn` returned, with lists for tuples if it comes from a checkpoint.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def remedies(
+        cls, symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
+    ) -> tuple[str, ...]:
+        """What to try if particles did not move; `sbmc.samplers.remedies` helps with the calls.
+
+        Args:
+            symptoms: what is wrong, the likeliest cause first.
+            settings: of the sampler, by name, as far as they are known.
+            step_size: the smallest that an island ended with.
+
+        Returns:
+            Sentences, the one to begin with first.
+        """
+        return ("Give the chains a longer run, or a smaller step size.",)
 
     def run(
         self,

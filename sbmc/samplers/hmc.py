@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from sbmc.checks import is_number, is_whole, require
-from sbmc.samplers.adaptation import SEARCH_ACCEPTANCE
+from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_ACCEPTANCE
 from sbmc.samplers.chain_settings import ChainSettings, Plan
 from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.hmc_kernel import HMCState, init, step
@@ -23,6 +23,8 @@ from sbmc.target.target import Target
 QUARTER_PERIOD = math.pi / 2
 # A trajectory never has more steps, so that a step size on its way down cannot stall a run.
 MOST_LEAPFROG_STEPS = 1_000
+# Vectors of a particle that scouting and the preconditioner take on top; measured.
+SCOUT_VECTORS, PRECONDITION_VECTORS = 8, 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +156,31 @@ class HMC(ChainSettings):
     def evaluations_each(self) -> int | None:
         """Evaluations of every step, if that is known beforehand."""
         return self.leapfrog
+
+    @property
+    def evaluations_before(self) -> int:
+        """What scouting and the preconditioner take; each vector of the latter takes two."""
+        return (self.scout or 0) + 2 * (self.precondition or 0)
+
+    def count_step(self) -> tuple[int, tuple[str, ...]]:
+        """Leapfrog steps of a trajectory, from its length if their number is not given."""
+        if self.leapfrog is not None:
+            return self.leapfrog, ()
+        assert self.trajectory is not None
+        size = self.step_size or FIRST_GUESS
+        each = max(1, round(self.trajectory / size))
+        return each, (f"{each} leapfrog steps a trajectory, at a step size of {size:g}: it adapts",)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a particle, with those of scouting and of the preconditioner."""
+        scouting = SCOUT_VECTORS if self.scout is not None else 0
+        preconditioner = PRECONDITION_VECTORS if self.precondition is not None else 0
+        return super().vectors + scouting + preconditioner
+
+    def further_bytes(self, positions: int, dim: int, data: int) -> int:
+        """Scouting has the data once more, in the order of its batches."""
+        return data if self.scout is not None else 0
 
     @property
     def largest_step(self) -> float:

@@ -23,6 +23,13 @@ class Kernel(Adaptive, Protocol):
     def largest_step(self) -> float:
         """The bound of a step size."""
 
+    @property
+    def vectors(self) -> int:
+        """Vectors of a position's size that a particle takes at the worst moment of a step."""
+
+    def count_step(self) -> tuple[int, tuple[str, ...]]:
+        """Evaluations of a step; where they depend on the run, an assumption and a note of it."""
+
     def begin(self, position: Tensor, target: Target) -> Any:
         """The state at `position`: a NamedTuple with `position` and `log_likelihood`."""
 

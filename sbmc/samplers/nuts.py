@@ -16,7 +16,7 @@ Chains run side by side, with their evaluations as one batch: see `nuts_chains`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -26,16 +26,19 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import is_number, is_whole, require
-from sbmc.samplers.contract import Sampler
+from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.nuts_chains import Chain, go_on, launcher, place_of_chains, run_side_by_side
+from sbmc.samplers.remedies import LONGER, Symptom, call_of
 from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target.target import Evaluation, Target
 
 # Chains that run side by side: each takes a handful of threads, which mostly sleep.
 MOST_CHAINS = 32
-# nutpie keeps position and gradient of every draw, those of the warm-up too, until a chain ends.
+# nutpie keeps position and gradient of every draw, those of the warm-up too, until a chain ends:
+# in float64, and for all chains that run side by side in no more than this.
 TRACE_BYTES = 2**30
+BYTES_EACH = 2 * 8
 
 
 def tempered(
@@ -160,7 +163,24 @@ class NUTS(Sampler):
 
     def side_by_side(self, dim: int) -> int:
         """How many chains of `dim` dimensions run as one batch; shapes alone decide."""
-        return max(1, min(MOST_CHAINS, TRACE_BYTES // (2 * 8 * dim * self.steps)))
+        return max(1, min(MOST_CHAINS, TRACE_BYTES // (BYTES_EACH * dim * self.steps)))
+
+    def evaluations(self) -> EvaluationCount:
+        """The most that there can be, since the target decides how deep trajectories are."""
+        most = self.steps * (2**self.max_depth - 1)
+        return EvaluationCount(most, 0, ("NUTS: at most, with every trajectory at `max_depth`",))
+
+    def further_bytes(self, positions: int, dim: int, data: int) -> int:
+        """What nutpie keeps of all draws until a chain ends."""
+        return positions * BYTES_EACH * dim * self.steps
+
+    @classmethod
+    def remedies(
+        cls, symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
+    ) -> tuple[str, ...]:
+        """A longer warm-up, which sets step size and mass matrix."""
+        more = {"warmup_draws": LONGER * settings.get("warmup_draws", cls.warmup_draws)}
+        return (f"Give the chains a longer warm-up: {call_of(cls, settings, more)}.",)
 
     def run(
         self,

@@ -9,17 +9,18 @@ never mentions which algorithm it is. No step is rejected: there is no acceptanc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from sbmc.checks import is_number, is_whole, require
-from sbmc.samplers.contract import Sampler
+from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.remedies import Symptom, call_of, longer_run
 from sbmc.samplers.snapshot import (
     NOTHING,
     Keeper,
@@ -32,8 +33,14 @@ from sbmc.samplers.snapshot import (
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.target import Evaluation, Target
 
+if TYPE_CHECKING:
+    from typing import Self
+
 # positions (particles, dim) -> estimates of log likelihood and gradient
 Estimate = Callable[[Tensor], Evaluation]
+
+# Vectors of a position's size that a particle takes at the worst moment of a step; measured.
+VECTORS_ON_BATCHES = 20
 
 
 class StepInfo(NamedTuple):
@@ -127,6 +134,27 @@ class StochasticGradient(Sampler):
     def size_at(self, epoch: int) -> float:
         """The step size of pass `epoch`, counted from 0."""
         return self.step_size
+
+    def evaluations(self) -> EvaluationCount:
+        """One epoch for each pass."""
+        return EvaluationCount(self.epochs, 0)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a particle; there is no state to go back to when a step is rejected."""
+        return VECTORS_ON_BATCHES
+
+    def short_run(self) -> Self:
+        """One pass, or a pair of them: steps are small, and evaluations not all that they take."""
+        return replace(self, epochs=2 if self.paired else 1, draws=1, thinning=1)
+
+    @classmethod
+    def remedies(
+        cls, symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
+    ) -> tuple[str, ...]:
+        """A longer run, whatever is wrong: nothing is rejected."""
+        longer = call_of(cls, settings, longer_run(settings, StochasticGradient.epochs))
+        return (f"Give the chains a longer run: {longer}.",)
 
 
 def run_passes(

@@ -171,7 +171,7 @@ def test_an_extended_run_has_the_pilot_of_the_old_one(sbmc, monkeypatch, network
     def fails(*args):
         raise AssertionError("a second pilot")
 
-    monkeypatch.setattr("sbmc.islands.sampling.learn", fails)
+    monkeypatch.setattr("sbmc.samplers.smc.settings.learn", fails)
     old = seed_folder("runs")
     code, _, errors = sbmc("extend", old, "--islands", 2, "--quiet")
     assert (code, errors) == (0, "")

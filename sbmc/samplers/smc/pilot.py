@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from sbmc.checks import is_number, is_whole
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.diagnostics import SMCRun
-from sbmc.samplers.smc.settings import SMC
 from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target.target import Target
+
+if TYPE_CHECKING:
+    from sbmc.samplers.smc.settings import SMC
+
+_SERIES = ("temperatures", "step_sizes")
+_NAMES = {*_SERIES, "mutations", "epochs", "forward_epochs"}
 
 
 def learn(
@@ -52,3 +62,32 @@ def learn(
         mutations=mutations,
     )
     return frozen, run
+
+
+def check_learned(learned: Mapping[str, Any]) -> None:
+    """Refuse what cannot be a pilot's, when it is read from a checkpoint.
+
+    Args:
+        learned: what was read, with lists for tuples.
+
+    Raises:
+        ValueError: says what is wrong with it.
+    """
+    if set(learned) != _NAMES:
+        odd = ", ".join(sorted(set(learned) ^ _NAMES))
+        raise ValueError(f"it has other values than a pilot's: {odd}")
+    temperatures, mutations = learned["temperatures"], learned["mutations"]
+    for name in _SERIES:
+        good = isinstance(learned[name], list) and all(map(_is_positive, learned[name]))
+        if not good or len(learned[name]) != len(temperatures):
+            raise ValueError(f"its {name} are not one positive number for each temperature")
+    rising = all(a < b for a, b in pairwise(temperatures))
+    if not temperatures or temperatures[-1] != 1 or not rising:
+        raise ValueError("its temperatures do not rise to 1")
+    each = mutations if isinstance(mutations, list) else [mutations] * len(temperatures)
+    if len(each) != len(temperatures) or not all(is_whole(m) and m >= 1 for m in each):
+        raise ValueError("its mutations are not one positive integer for each temperature")
+
+
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and 0 < value < math.inf

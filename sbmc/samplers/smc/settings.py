@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, is_number, is_whole, nearest, require
-from sbmc.samplers.contract import Sampler
+from sbmc.samplers.adaptation import SEARCH_NOTE, SEARCH_PROBES
+from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.hmc import HMC
 from sbmc.samplers.kernel import Kernel
 from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.remedies import LONGER, Symptom, call_of
 from sbmc.samplers.smc.diagnostics import SMCRun
 from sbmc.samplers.smc.driver import run_smc
 from sbmc.samplers.smc.increments import AdaptiveIncrement, check_temperatures
+from sbmc.samplers.smc.pilot import check_learned, learn
 from sbmc.samplers.smc.resampling import RESAMPLING
 from sbmc.samplers.snapshot import NOTHING, Keeper
 from sbmc.target.target import Target
+
+if TYPE_CHECKING:
+    from typing import Self
+
+# How many temperatures a run is taken to need: those of the paper's MNIST7 posteriors.
+TEMPERATURES = 15
+# Vectors of a particle that weighting and resampling take on top of the move's; measured.
+RESAMPLING_VECTORS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +195,77 @@ class SMC(Sampler):
     def population(self, particles: int) -> int:
         """How many draws an island of `particles` starts from and ends with."""
         return particles * self.mutations_at(0) if self.waste_free else particles
+
+    def evaluations(self) -> EvaluationCount:
+        """Evaluations of a particle: at its start, and in the moves at each temperature.
+
+        Returns:
+            With temperatures that adapt, for an assumed number of them.
+        """
+        each, notes = self.move.count_step()
+        if self.temperatures is None:
+            mutations = self.mutations_at(0) * TEMPERATURES
+            notes += (
+                f"temperatures are not known beforehand: {self.mutations_at(0) * each} epochs "
+                f"each, {TEMPERATURES} of them assumed",
+            )
+        else:
+            mutations = sum(self.mutations_at(i) for i in range(len(self.temperatures)))
+        if self.eta is not None:
+            notes += ("at most, since `eta` may stop the moves at a temperature earlier",)
+        if self.pilot:
+            notes += ("a pilot run, as long as an island, comes on top",)
+        start = self.mutations_at(0) if self.waste_free else 1
+        count = start + mutations * each
+        if self.move.step_size is None and self.step_sizes is None:
+            count += SEARCH_PROBES
+            notes += (SEARCH_NOTE,)
+        # Without gradients, the start is evaluated without them, too.
+        return EvaluationCount(*((count, 0) if self.move.with_gradient else (0, count)), notes)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a particle: those of its move, and of resampling."""
+        return self.move.vectors + RESAMPLING_VECTORS
+
+    def learn(self, target: Target, rng: IslandNoise, start: Tensor) -> dict[str, Any]:
+        """Temperatures, step sizes and mutations of a pilot run, and its cost; see `pilot`."""
+        frozen, run = learn(self, target, rng, start)
+        return {
+            "temperatures": frozen.temperatures,
+            "step_sizes": frozen.step_sizes,
+            "mutations": frozen.mutations,
+            "epochs": run.epochs,
+            "forward_epochs": run.forward_epochs,
+        }
+
+    def check_learned(self, learned: Mapping[str, Any]) -> None:
+        """Refuse what cannot have come from `learn`; see `pilot`."""
+        check_learned(learned)
+
+    def frozen_with(self, learned: Mapping[str, Any]) -> Self:
+        """The settings with the pilot's schedule, in which nothing adapts."""
+        return replace(
+            self,
+            pilot=False,
+            eta=None,
+            temperatures=tuple(learned["temperatures"]),
+            step_sizes=tuple(learned["step_sizes"]),
+            mutations=learned["mutations"],
+        )
+
+    @classmethod
+    def remedies(
+        cls, symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
+    ) -> tuple[str, ...]:
+        """More moves; and a larger population, or more of them."""
+        more = {}
+        if isinstance(settings.get("mutations"), int):
+            more["mutations"] = LONGER * settings["mutations"]
+        return (
+            f"Give the particles more moves at every temperature: {call_of(cls, settings, more)}.",
+            "More particles or more islands would help too.",
+        )
 
     def run(
         self,
