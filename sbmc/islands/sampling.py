@@ -90,7 +90,7 @@ def sample_islands(
 def bytes_on_disk(work: Work, population: int, islands: int) -> int:
     """About what states and results will take: positions, gradients, draws, and as much again."""
     draws = int(getattr(work.sampler, "draws", 1) or 1)
-    width = work.target.prior.mean.element_size() * work.target.dim
+    width = work.engine.width
     return 2 * islands * population * (2 + draws) * width
 
 
@@ -102,7 +102,7 @@ def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[
     found = None if checkpoint is None else read_pilot(checkpoint.store)
     if found is None:
         rng = generator(work.seed, Stream.PILOT)
-        target = work.target.with_prior(work.priors[0])
+        target = work.target(0)
         start = start_at_prior(target.prior, rng, sampler.population(work.particles))
         noise = IslandNoise([rng], work.particles, target.prior.mean.device)
         frozen, run = learn(sampler, target, noise, start)

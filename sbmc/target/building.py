@@ -1,4 +1,4 @@
-"""A target from a model and its data: over the final layer alone where that is all that varies."""
+"""An engine from a model and its data: over the final layer alone where only that varies."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from sbmc.model.forward import Forward, build_forward
 from sbmc.model.frozen_part import SplitModel, split_model
 from sbmc.model.functional import evaluation_copy
 from sbmc.model.parameters import ParameterSpace
-from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.target.engine import LikelihoodEngine, Source
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.probing import describe_rows, evaluate, some_rows, with_neighbour
-from sbmc.target.target import Source, Target
 
 
-class TargetBuilder:
-    """Checks data against the model when made; builds the target when a prior is at hand.
+class EngineBuilder:
+    """Checks data against the model when made; builds the engine when called.
 
     Args:
         model: the network, in the dtype and on the device of the data.
@@ -92,22 +91,14 @@ class TargetBuilder:
         """What the features take that are computed once, if there are such."""
         return self._features * len(self._examples)
 
-    def __call__(self, prior: AnchoredPrior, power: float = 1.0, later: bool = False) -> Target:
-        """The target in the coordinates of `prior`, with the likelihood to the power `power`.
+    def __call__(self, point: Tensor) -> LikelihoodEngine:
+        """The engine, with chunks by rule until it is settled.
 
         Args:
-            prior: the coordinates.
-            power: of the likelihood.
-            later: leave chunks to a call of `settle`.
-
-        Returns:
-            The target.
+            point: parameters `(dim,)` at which a kernel is tried and memory is measured.
         """
         examples = self._examples
         if self._split is not None:
             examples = Examples(self._split.features(examples.inputs), examples.targets)
-        made = self._forward, examples, self._likelihood, prior
-        target = Target(*made, power=power, source=self._source, later=True)
-        if not later:
-            target.settle(size=self.chunk_size)
-        return target
+        parts = self._forward, examples, self._likelihood, point
+        return LikelihoodEngine(*parts, source=self._source)
