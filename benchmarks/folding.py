@@ -112,7 +112,7 @@ def measure_workload(workload: str, plan: Plan, threads: int, quick: bool) -> di
         "islands": plan.islands,
         "particles": plan.particles,
         "epochs": epochs["folded"][0],
-        "chunk_particles": target.chunks.particles,
+        "chunk_particles": target.engine.chunks.particles,
         "seconds": median,
         "all_seconds": seconds,
         "folded_over_one_by_one": median["one by one"] / median["folded"],

@@ -15,6 +15,7 @@ from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import AnchoredPrior, anchored_prior
+from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.target import Evaluation, Target
 from sbmc_studies.experiments.networks import paper_cnn
 
@@ -219,7 +220,9 @@ def target_of(network: nn.Module, examples: Examples, path: str = "auto") -> Tar
     """The engine over these examples."""
     space, prior = select_parameters(network), prior_of(network)
     forward = build_forward(network, space, examples.inputs[:2], path)  # type: ignore[index]
-    return Target(forward, examples, Categorical(), prior)
+    engine = LikelihoodEngine(forward, examples, Categorical(), prior.mean)
+    engine.settle()
+    return Target(engine, prior)
 
 
 def build_way(workload: Workload, examples: Examples, way: str) -> Target | PlainLoop:

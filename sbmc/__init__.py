@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sbmc.posterior.saving import load
     from sbmc.prediction.prediction import Prediction, RegressionPrediction
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
+    from sbmc.target.building import build_target
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
@@ -36,6 +37,7 @@ _HOMES = {
     "sbmc.posterior.posterior": ("Posterior",),
     "sbmc.prediction.prediction": ("Prediction", "RegressionPrediction"),
     "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
+    "sbmc.target.building": ("build_target",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
 }
@@ -78,6 +80,7 @@ __all__ = [
     "Processes",
     "Ray",
     "RegressionPrediction",
+    "build_target",
     "expect",
     "fit",
     "load",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,13 +16,32 @@ from torch import Tensor, nn
 
 import sbmc
 from sbmc import HMC, SMC
+from sbmc.likelihoods import Likelihood
+from sbmc.model.chunks import Chunks
 from sbmc.model.data import Examples
-from sbmc.model.forward import build_forward
+from sbmc.model.forward import Forward, build_forward
 from sbmc.model.parameters import select_parameters
-from sbmc.prior.gaussian import anchored_prior
+from sbmc.prior.gaussian import AnchoredPrior, anchored_prior
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.diagnostics import SMCRun
+from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.target import Evaluation, Evaluations, Target
+
+
+def target_of(
+    forward: Forward,
+    examples: Examples,
+    likelihood: Likelihood,
+    prior: AnchoredPrior,
+    chunks: Chunks | None = None,
+    power: float = 1.0,
+    room: int | None = None,
+    **options: Any,
+) -> Target:
+    """A target whose engine is settled: with these chunks, and inside `room` bytes."""
+    engine = LikelihoodEngine(forward, examples, likelihood, prior.mean, **options)
+    engine.settle(room, chunks)
+    return Target(engine, prior, power)
 
 
 class AnalyticTarget:
@@ -152,8 +171,8 @@ class Regression(NamedTuple):
 
         return AnalyticTarget(log_likelihood)
 
-    def engine(self, s: float) -> Target:
-        """The same by the target engine, which has data to split; with its counts at zero."""
+    def network_target(self, s: float) -> Target:
+        """The same by a likelihood engine, which has data to split."""
         space = select_parameters(self.model)
         anchor = space.flatten(self.model)
         prior = anchored_prior(anchor, s, torch.full_like(anchor, self.prior_variance))
@@ -161,9 +180,7 @@ class Regression(NamedTuple):
         likelihood = sbmc.Gaussian(noise_variance=self.noise_variance)
         outputs = forward(anchor.unsqueeze(0), forward.prepare(self.inputs))[0]
         examples = Examples(self.inputs, likelihood.check(self.targets, outputs).detach())
-        target = Target(forward, examples, likelihood, prior)
-        target.evaluations.gradient = target.evaluations.forward = 0
-        return target
+        return target_of(forward, examples, likelihood, prior)
 
 
 def sample_regression(s: float, sampler: HMC, particles: int = 400) -> Tensor:

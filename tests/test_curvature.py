@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 from torch.func import functional_call, jacrev
 
@@ -17,7 +18,6 @@ from sbmc.model.forward import build_forward
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.target.curvature import diagonal_fisher, has_information
-from sbmc.target.target import Target
 
 EXAMPLES = 9
 NOISE = 0.3
@@ -65,7 +65,7 @@ def make_target(make, likelihood=None, path="auto", power=1.0):
     forward = build_forward(model, space, examples.inputs, path)
     theta = space.flatten(model)
     prior = AnchoredPrior(theta, torch.ones_like(theta), theta)
-    return model, space, Target(forward, examples, likelihood, prior, power=power)
+    return model, space, target_of(forward, examples, likelihood, prior, power=power)
 
 
 def outputs_of(model, space, examples):
@@ -81,7 +81,7 @@ def outputs_of(model, space, examples):
 
 def dense(model, space, target, likelihood):
     """Diagonal of Σ_i J_iᵀ H_i J_i, with H the Hessian of −log p in the outputs."""
-    outputs = outputs_of(model, space, target.parts().examples)
+    outputs = outputs_of(model, space, target.engine.parts().examples)
     theta = space.flatten(model)
     jacobian = jacrev(outputs)(theta)  # (examples, outputs, dim)
     if isinstance(likelihood, Gaussian):
@@ -105,7 +105,7 @@ WAYS = [
 @pytest.mark.parametrize(("make", "path"), WAYS)
 def test_it_is_the_dense_gauss_newton_diagonal(make, path, likelihood):
     model, space, target = make_target(make, likelihood, path)
-    found = diagonal_fisher(target.parts(), space.flatten(model))
+    found = diagonal_fisher(target.engine.parts(), space.flatten(model))
     expected = dense(model, space, target, likelihood)
     torch.testing.assert_close(found.diagonal, expected, rtol=1e-10, atol=1e-12)
     assert found.diagonal.dtype == torch.float64
@@ -116,7 +116,7 @@ def test_it_is_the_dense_gauss_newton_diagonal(make, path, likelihood):
 def test_it_is_the_variance_of_the_score_under_the_models_own_predictions():
     model, space, target = make_target(perceptron)
     theta = space.flatten(model)
-    outputs = outputs_of(model, space, target.parts().examples)
+    outputs = outputs_of(model, space, target.engine.parts().examples)
 
     def score(labels):
         logs = Categorical().log_prob(outputs(theta_free), labels)
@@ -130,10 +130,10 @@ def test_it_is_the_variance_of_the_score_under_the_models_own_predictions():
         (chances[:, c : c + 1] * score(torch.full((EXAMPLES,), c)).square()).sum(0)
         for c in range(4)
     )
-    found = diagonal_fisher(target.parts(), theta).diagonal
+    found = diagonal_fisher(target.engine.parts(), theta).diagonal
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
     # The labels that were observed give another matrix, the empirical one.
-    empirical = score(target.parts().examples.targets).square().sum(0)
+    empirical = score(target.engine.parts().examples.targets).square().sum(0)
     assert not torch.allclose(found, empirical, rtol=0.1)
 
 
@@ -141,14 +141,14 @@ def test_it_is_the_variance_of_the_score_under_the_models_own_predictions():
 def test_for_a_linear_model_it_is_the_hessian(likelihood):
     model, space, target = make_target(linear, likelihood)
     theta = space.flatten(model)
-    examples = target.parts().examples
+    examples = target.engine.parts().examples
     outputs = outputs_of(model, space, examples)
 
     def loss(vector):
         return -likelihood.log_prob(outputs(vector), examples.targets).sum()
 
     hessian = torch.autograd.functional.hessian(loss, theta)
-    found = diagonal_fisher(target.parts(), theta).diagonal
+    found = diagonal_fisher(target.engine.parts(), theta).diagonal
     torch.testing.assert_close(found, hessian.diagonal(), rtol=1e-9, atol=1e-12)
 
 
@@ -158,9 +158,9 @@ def test_chunks_of_any_size_give_the_same(monkeypatch, room, kept):
     if not kept:
         monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 0)
     model, space, target = make_target(convolution)
-    assert (target.parts().prepared is None) != kept
+    assert (target.engine.parts().prepared is None) != kept
     theta = space.flatten(model)
-    whole = diagonal_fisher(target.parts(), theta).diagonal
+    whole = diagonal_fisher(target.engine.parts(), theta).diagonal
     sizes = []
     add = sbmc.target.curvature._add_chunk
 
@@ -170,7 +170,7 @@ def test_chunks_of_any_size_give_the_same(monkeypatch, room, kept):
 
     monkeypatch.setattr(sbmc.target.curvature, "_add_chunk", watched)
     monkeypatch.setattr(sbmc.target.curvature, "CURVATURE_BYTES", room)
-    found = diagonal_fisher(target.parts(), theta).diagonal
+    found = diagonal_fisher(target.engine.parts(), theta).diagonal
     assert sum(sizes) == EXAMPLES
     assert (max(sizes) == 1) == (room == 1)
     assert len(sizes) > 1
@@ -180,12 +180,14 @@ def test_chunks_of_any_size_give_the_same(monkeypatch, room, kept):
 def test_neither_power_nor_gradient_mode_nor_where_the_target_is_anchored_matters():
     model, space, target = make_target(perceptron)
     theta = space.flatten(model) + 0.1
-    plain = diagonal_fisher(target.parts(), theta).diagonal
+    plain = diagonal_fisher(target.engine.parts(), theta).diagonal
     space.write(theta, model)
     expected = dense(model, space, target, Categorical())
     torch.testing.assert_close(plain, expected, rtol=1e-10, atol=1e-12)
     with torch.no_grad():
-        quiet = diagonal_fisher(make_target(perceptron, power=0.5)[2].parts(), theta).diagonal
+        quiet = diagonal_fisher(
+            make_target(perceptron, power=0.5)[2].engine.parts(), theta
+        ).diagonal
     assert torch.equal(quiet, plain)
 
 
@@ -200,8 +202,8 @@ def test_a_class_that_is_masked_tells_nothing():
             return self.fc(x) + mask
 
     model, space, target = make_target(lambda: (Masked(), torch.randn(EXAMPLES, 3)))
-    found = space.split(diagonal_fisher(target.parts(), space.flatten(model)).diagonal)
-    inputs = target.parts().examples.inputs
+    found = space.split(diagonal_fisher(target.engine.parts(), space.flatten(model)).diagonal)
+    inputs = target.engine.parts().examples.inputs
     p = (inputs @ model.fc.weight[:3].T + model.fc.bias[:3]).softmax(-1)
     expected = ((p - p.square()).T @ inputs.square()).detach()
     torch.testing.assert_close(found["fc.weight"][:3], expected)
@@ -218,7 +220,7 @@ def test_planted_bugs_are_caught(monkeypatch, bug):
             return logs, torch.full_like(logs, 0.25).detach()
 
         monkeypatch.setattr(sbmc.target.curvature, "_scores", scores)
-        found = diagonal_fisher(target.parts(), space.flatten(model)).diagonal
+        found = diagonal_fisher(target.engine.parts(), space.flatten(model)).diagonal
     else:
         found = target(torch.zeros(1, space.dim).double()).gradient[0].square()
     expected = dense(model, space, target, Categorical())
@@ -230,7 +232,7 @@ def test_a_likelihood_of_the_users_own_is_refused():
     assert not has_information(own)
     assert has_information(Categorical())
     model, space, target = make_target(linear)
-    parts = target.parts()._replace(likelihood=own)
+    parts = target.engine.parts()._replace(likelihood=own)
     words = "`likelihood` must be categorical or Gaussian for a Fisher information, but got a func"
     with pytest.raises(BadInput, match=words):
         diagonal_fisher(parts, space.flatten(model))
@@ -239,8 +241,8 @@ def test_a_likelihood_of_the_users_own_is_refused():
 def test_the_final_layer_alone():
     """Sampled alone, the layer sees features: its information is its part of the whole one's."""
     model, space, target = make_target(perceptron)
-    whole = diagonal_fisher(target.parts(), space.flatten(model)).diagonal
-    examples = target.parts().examples
+    whole = diagonal_fisher(target.engine.parts(), space.flatten(model)).diagonal
+    examples = target.engine.parts().examples
     seen = []
     original = sbmc.target.curvature.diagonal_fisher
 

@@ -651,8 +651,8 @@ def test_bad_input_is_refused_before_any_computing(changes, words, monkeypatch):
     def computed(*_, **__):
         raise AssertionError("the data were gone through before the argument was refused")
 
-    monkeypatch.setattr("sbmc.target.target.Target.__call__", computed)
-    monkeypatch.setattr("sbmc.target.target.Target.__init__", computed)
+    monkeypatch.setattr("sbmc.target.engine.LikelihoodEngine.__call__", computed)
+    monkeypatch.setattr("sbmc.target.engine.LikelihoodEngine.__init__", computed)
     arguments = {"model": make_net(), "data": DATA, "particles": 2, **changes}
     with pytest.raises(BadInput, match=re.escape(words)):
         fit(arguments.pop("model"), arguments.pop("data"), **arguments)

@@ -13,14 +13,13 @@ from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.likelihoods import Categorical
 from sbmc.model.parameters import select_parameters
-from sbmc.prior.gaussian import anchored_prior
-from sbmc.target.target import Target
+from sbmc.target.engine import LikelihoodEngine
 net = torch.nn.Linear(4, 3)
 space = select_parameters(net)
 x = torch.randn(6, 4)
-prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim))
 data = Examples(x, torch.zeros(6, dtype=torch.int64))
-Target(build_forward(net, space, x[:2]), data, Categorical(), prior)
+forward = build_forward(net, space, x[:2])
+LikelihoodEngine(forward, data, Categorical(), space.flatten(net)).settle()
 """
 
 
@@ -45,4 +44,4 @@ def test_debug_shows_the_choice():
     assert "model evaluated by the fused path" in text
     # In C where there is a compiler, in torch where there is none.
     (name,) = re.findall("kernel: (head|linear)", text)
-    assert f"target: fused path, {name} kernel, Chunks(" in text
+    assert f"engine: fused path, {name} kernel, Chunks(" in text

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -17,7 +18,6 @@ from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import anchored_prior
-from sbmc.target.target import Target
 
 MIB = 2**20
 
@@ -31,29 +31,29 @@ def make_target(examples=200, **options):
     labels = torch.arange(examples) % 3
     forward = build_forward(net, space, inputs[:2])
     options.setdefault("kernel", False)
-    return Target(forward, Examples(inputs, labels), Categorical(), prior, **options)
+    return target_of(forward, Examples(inputs, labels), Categorical(), prior, **options)
 
 
 def test_a_limit_makes_chunks_smaller_and_changes_no_number():
-    free, tight = make_target(), make_target(memory_limit=80_000)
-    small = tight.chunks.examples * tight.chunks.particles
-    assert small < free.chunks.examples * free.chunks.particles
+    free, tight = make_target(), make_target(room=80_000 - 200 * 88)
+    small = tight.engine.chunks.examples * tight.engine.chunks.particles
+    assert small < free.engine.chunks.examples * free.engine.chunks.particles
     z = torch.randn(12, free.dim)
     for ours, theirs in zip(tight(z), free(z), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
     apart = 12 * free.dim * (3 * 4 + 2 * 8)
-    assert tight.bytes(12) - apart <= 80_000 < free.bytes(12) - apart
+    assert tight.engine.bytes(12) - apart <= 80_000 < free.engine.bytes(12) - apart
 
 
 def test_more_particles_take_more():
     target = make_target()
-    assert target.bytes(1) < target.bytes(10) < target.bytes(1000)
+    assert target.engine.bytes(1) < target.engine.bytes(10) < target.engine.bytes(1000)
 
 
-@pytest.mark.parametrize("limit", [1, 17_500])
-def test_a_limit_without_room_is_refused(limit):
+@pytest.mark.parametrize("room", [-17_599, 1])
+def test_a_limit_without_room_is_refused(room):
     with pytest.raises(BadInput, match="`memory_limit` must be"):
-        make_target(memory_limit=limit)
+        make_target(room=room)
 
 
 def test_the_rule_keeps_its_limit():
@@ -77,14 +77,14 @@ def tensor_peak(target, z):
 
 @pytest.mark.parametrize("limit", [None, 400_000, 3 * MIB])
 def test_the_measured_peak_is_what_was_stated(limit):
-    target = make_target(5_000, memory_limit=None if limit is None else limit + 5_000 * 88)
+    target = make_target(5_000, room=limit)
     z = torch.zeros(20, target.dim)
     target(z)
     taken = tensor_peak(target, z)
     data = 5_000 * (20 * 4 + 8)
     apart = 20 * target.dim * (3 * 4 + 2 * 8)
-    assert taken > 0.2 * (target.bytes(20) - data)  # or what is stated says nothing
-    assert taken <= target.bytes(20) - data
+    assert taken > 0.2 * (target.engine.bytes(20) - data)  # or what is stated says nothing
+    assert taken <= target.engine.bytes(20) - data
     if limit is not None:
         assert taken <= limit + apart
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 
 import sbmc
@@ -10,7 +11,6 @@ from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import anchored_prior
 from sbmc.target import minibatch, target
 from sbmc.target.minibatch import MiniBatches
-from sbmc.target.target import Target
 
 EXAMPLES, PARTICLES = 11, 3
 
@@ -52,7 +52,7 @@ def make_target(make=perceptron, path="auto", likelihood=None):
     forward = build_forward(model, space, examples.inputs, path)
     anchor = space.flatten(model)
     variance = torch.linspace(0.5, 2.0, len(anchor), dtype=torch.float64)
-    return Target(forward, examples, likelihood, anchored_prior(anchor, 0.3, variance))
+    return target_of(forward, examples, likelihood, anchored_prior(anchor, 0.3, variance))
 
 
 def positions(whole):
@@ -98,7 +98,7 @@ CASES = [
 @pytest.mark.parametrize("size", [1, 4, 11])
 def test_a_pass_adds_up_to_all_data(make, path, size):
     whole = make_target(make, path)
-    assert whole.path == path
+    assert whole.engine.path == path
     # 11 examples in batches of 4: the last has 3, and its own scale.
     assert same(MiniBatches(whole), whole, size)
 
@@ -124,7 +124,7 @@ def test_a_batch_is_scaled_by_its_own_size():
     anchor = space.flatten(model)
     prior = anchored_prior(anchor, 0.3, torch.ones_like(anchor))
     forward = build_forward(model, space, inputs)
-    batches = MiniBatches(Target(forward, Examples(inputs, labels), Categorical(), prior))
+    batches = MiniBatches(target_of(forward, Examples(inputs, labels), Categorical(), prior))
     z = torch.randn(2, len(anchor), dtype=torch.float64)
     index = torch.tensor([[0, 7, 3], [10, 1, 2]])
     found = batches(z, index)

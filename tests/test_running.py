@@ -309,11 +309,11 @@ def test_the_sampler_does_not_begin_anew_at_a_retry(tmp_path):
 
 def test_run_islands_folds_and_takes_several_anchors_in_turn(work, undisturbed):
     settings = {"islands": 4, "particles": 3, "seed": 11, "progress": False}
-    one = run_islands(work.sampler, work.target, work.start, fold=1, **settings)
+    one = run_islands(work.sampler, work.target(0), work.start, fold=1, **settings)
     assert same_bits(one, undisturbed)
-    two = run_islands(work.sampler, [work.target] * 2, work.start, fold=1, **settings)
+    two = run_islands(work.sampler, [work.target(0)] * 2, work.start, fold=1, **settings)
     assert same_bits(two, undisturbed)
-    folded = run_islands(work.sampler, work.target, work.start, **settings)
+    folded = run_islands(work.sampler, work.target(0), work.start, **settings)
     assert [island.report.index for island in folded] == [0, 1, 2, 3]
 
 

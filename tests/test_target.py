@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 
 from sbmc.likelihoods import Categorical, Custom, Gaussian
@@ -12,7 +13,6 @@ from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import anchored_prior
-from sbmc.target.target import Target
 
 EXAMPLES, PARTICLES = 11, 5
 
@@ -35,7 +35,7 @@ def make_target(net, examples, likelihood=None, s=0.25, path="auto", **options):
     variance = torch.linspace(0.5, 2, space.dim).to(anchor)
     forward = build_forward(net, space, examples.slice(0, 2)[0], path)
     prior = anchored_prior(anchor, s, variance)
-    return Target(forward, examples, likelihood or Categorical(), prior, **options)
+    return target_of(forward, examples, likelihood or Categorical(), prior, **options)
 
 
 def positions(target, particles=PARTICLES):
@@ -65,7 +65,7 @@ def test_sums_over_examples_not_means(path):
     assert value.dtype == torch.float64
     assert gradient.shape == z.shape
     torch.testing.assert_close(target.log_likelihood(z), value, rtol=1e-12, atol=0)
-    assert target.path == path
+    assert target.engine.path == path
     torch.testing.assert_close(value, by_hand(net, examples, target, z), rtol=1e-10, atol=0)
 
 
@@ -152,8 +152,8 @@ def test_what_does_not_fit_prepared_gives_the_same_numbers(monkeypatch):
     kept = make_target(net, examples, chunks=Chunks(4, 2))
     monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 10)
     fresh = make_target(net, examples, chunks=Chunks(4, 2))
-    assert kept._prepared is not None
-    assert fresh._prepared is None
+    assert kept.engine._prepared is not None
+    assert fresh.engine._prepared is None
     z = positions(kept)
     for ours, theirs in zip(fresh(z), kept(z), strict=True):
         assert torch.equal(ours, theirs)
@@ -163,19 +163,19 @@ def test_what_does_not_fit_prepared_gives_the_same_numbers(monkeypatch):
 @pytest.mark.parametrize("path", ["fused", "vmap", "loop"])
 def test_the_chunk_rule_depends_on_shapes_alone(path):
     net, examples = make_net(), make_examples()
-    chosen = make_target(net, examples, path=path).chunks
+    chosen = make_target(net, examples, path=path).engine.chunks
     other = Examples(torch.randn_like(examples.inputs), torch.zeros_like(examples.targets))
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.normal_()
-    again = [make_target(net, other, path=path, s=s).chunks for s in (0.1, 1.0)]
+    again = [make_target(net, other, path=path, s=s).engine.chunks for s in (0.1, 1.0)]
     assert again == [chosen, chosen]
 
 
 def test_the_measured_footprint_of_a_linear_layer():
     net = nn.Linear(64, 8, bias=False)
     examples = Examples(torch.randn(30, 64), torch.zeros(30, dtype=torch.int64))
-    footprint = make_target(net, examples, path="fused")._measure()
+    footprint = make_target(net, examples, path="fused").engine._measure()
     # The inputs once; for each particle the 8 log-probabilities and the label.
     assert footprint.shared == pytest.approx(64 * 4, abs=16)
     assert 8 * 4 <= footprint.own <= 3 * 8 * 4 + 16
@@ -216,13 +216,13 @@ def test_chunks_follow_the_particles_of_the_call(particles, monkeypatch):
     target = make_target(make_net(), make_examples(), chunks=Chunks(2, 3, 8))
     z = positions(target, particles)
     sizes = []
-    sums = target._sums
+    sums = target.engine._sums
 
     def note(theta, inputs, targets):
         sizes.append((len(theta), len(targets)))
         return sums(theta, inputs, targets)
 
-    monkeypatch.setattr(target, "_sums", note)
+    monkeypatch.setattr(target.engine, "_sums", note)
     whole = make_target(make_net(), make_examples(), chunks=Chunks(EXAMPLES, 5))
     for ours, theirs in zip(target(z), whole(z), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)

@@ -5,15 +5,16 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 
 from sbmc.likelihoods import Categorical, Custom
+from sbmc.model.chunks import Chunks
 from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import side_by_side
 from sbmc.prior.gaussian import anchored_prior
-from sbmc.target.target import Chunks, Target
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def make_target(likelihood, particles=2):
     space = select_parameters(net, "all")
     forward = build_forward(net, space, examples.inputs[:2])
     prior = anchored_prior(space.flatten(net), 0.1, torch.ones(space.dim))
-    return Target(forward, examples, likelihood, prior, Chunks(examples=7, particles=particles))
+    return target_of(forward, examples, likelihood, prior, Chunks(examples=7, particles=particles))
 
 
 @pytest.mark.parametrize("particles", [2, 100], ids=["particles apart", "examples apart"])

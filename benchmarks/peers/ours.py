@@ -55,8 +55,8 @@ class Ours:
         self._start = torch.from_numpy(task.arrays["start"])
         self._noise = IslandNoise([torch.Generator().manual_seed(0)], task.particles)
         self.settings: dict[str, Any] = {
-            "path": self._target.path,
-            "chunks": vars(self._target.chunks),
+            "path": self._target.engine.path,
+            "chunks": vars(self._target.engine.chunks),
         }
 
     def check(self, probe: np.ndarray) -> tuple[Any, Any]:
@@ -74,7 +74,7 @@ class Ours:
     def variants(self) -> dict[str, Unit]:
         """One: what to do is the engine's choice."""
         units = {"hmc": self._hmc, "smc": self._smc, "sghmc": self._sghmc}
-        return {self._target.path: units[self._task.algorithm]}
+        return {self._target.engine.path: units[self._task.algorithm]}
 
     def _hmc(self) -> Done:
         task = self._task

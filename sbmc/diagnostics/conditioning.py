@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import Phrase, is_number, require
-from sbmc.diagnostics.targets import build_target
 from sbmc.likelihoods import as_likelihood
 from sbmc.model.data import as_examples, rows
 from sbmc.model.functional import converted
 from sbmc.model.parameters import Selection, select_parameters
 from sbmc.prior.gaussian import Variance, anchored_prior, linear_variance, resolve_variance
 from sbmc.randomness import generator
-from sbmc.target.target import Target
+from sbmc.target.building import EngineBuilder
+from sbmc.target.engine import LikelihoodEngine
 
 # Up to this size the whole matrix is cheaper than Lanczos.
 DENSE_DIM = 40
@@ -131,8 +131,8 @@ def condition_number(
     examples = as_examples(data).to(dtype=dtype, device=anchor.device)
     network = converted(model, dtype, anchor.device)
     # The module itself: what the fused layers compute is made to be differentiated once.
-    target = build_target(network, space, as_likelihood(likelihood), examples, prior, "loop")
-    hessian = HessianProducts(target, place)
+    build = EngineBuilder(network, space, as_likelihood(likelihood), examples, "loop")
+    hessian = HessianProducts(build(anchor), place)
     scale = prior.scale
     low, high = extremes(
         lambda v: v + scale * hessian(scale * v), space.dim, tolerance, rng, anchor
@@ -167,13 +167,13 @@ class HessianProducts:
     kink such as ReLU's counts as flat.
 
     Args:
-        target: whose likelihood it is.
+        engine: whose likelihood it is.
         theta: where, `(dim,)`.
     """
 
-    def __init__(self, target: Target, theta: Tensor) -> None:
-        self._parts = target.parts()
-        self._chunk = target.chunks.examples
+    def __init__(self, engine: LikelihoodEngine, theta: Tensor) -> None:
+        self._parts = engine.parts()
+        self._chunk = engine.chunks.examples
         self._theta = theta
         self.products = 0
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, require
-from sbmc.diagnostics.targets import build_target
 from sbmc.model.data import as_examples, tree_map
 from sbmc.model.predicting import PARTICLES_AT_ONCE
 from sbmc.posterior.posterior import Posterior, _build_evaluator
 from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.target.building import EngineBuilder
 
 
 def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tensor]:
@@ -44,11 +44,10 @@ def log_likelihood(posterior: Posterior, data: Any) -> Tensor:
     """Log likelihood of `data` for each row of the posterior, `(rows,)` float64."""
     theta = posterior.positions.flatten(0, 1)
     examples = as_examples(data).to(dtype=theta.dtype, device=theta.device)
-    # Coordinates in which a position is the parameter vector itself.
-    zero = torch.zeros_like(theta[0])
-    plain = AnchoredPrior(zero, torch.ones_like(zero), zero)
-    subject = posterior._model, posterior.space, posterior.likelihood
-    return build_target(*subject, examples, plain, "auto").log_likelihood(theta).cpu()
+    build = EngineBuilder(posterior._model, posterior.space, posterior.likelihood, examples)
+    engine = build(torch.zeros_like(theta[0]))
+    engine.settle()
+    return engine.log_likelihood(theta).cpu()
 
 
 def log_prior(theta: Tensor, prior: AnchoredPrior) -> Tensor:

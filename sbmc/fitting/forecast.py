@@ -191,7 +191,7 @@ def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:
 
 def _measure(work: Work, positions: int, count: EvaluationCount) -> float:
     """Seconds of one pass over all data with so many positions."""
-    target = work.target.with_prior(work.priors[0])
+    target = work.target(0)
     rng = generator(work.seed, Stream.PILOT)
     start = target.prior.sample(positions, rng)
     sampler, calls = work.sampler, 1

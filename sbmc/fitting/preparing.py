@@ -32,9 +32,9 @@ from sbmc.prior.gaussian import AnchoredPrior, Variance, resolve_variance
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
-from sbmc.target.building import TargetBuilder
+from sbmc.target.building import EngineBuilder
 from sbmc.target.curvature import diagonal_fisher
-from sbmc.target.target import Target
+from sbmc.target.engine import LikelihoodEngine
 
 # Settings that do not decide what an island does: which ones there are, and how they are combined.
 NOT_THE_ISLANDS = (*APART, *IN_WORDS, "anchors", "prior_epochs", "island_weights")
@@ -119,7 +119,7 @@ def prepare(
     limit = None if memory_limit is None else parse_bytes(memory_limit)
     good = is_whole(first_island) and first_island >= 0
     require(good, "first_island", "a non-negative integer", first_island)
-    engine, place = as_executor(executor), as_checkpoint(checkpoint)
+    executor, place = as_executor(executor), as_checkpoint(checkpoint)
     generator(seed)  # refuses a bad seed
     check_path(path)
     algorithm, start, weighting = _resolve_sampler(sampler, start, island_weights, anchors)
@@ -156,7 +156,7 @@ def prepare(
         settings["anchors"] = len(places)
     if first_island:
         settings["first_island"] = int(first_island)
-    build = TargetBuilder(*subject, examples, path, chunk_size)
+    build = EngineBuilder(*subject, examples, path, chunk_size)
     settings["probe"] = build.probe(every[0])
     ready = Prepared(
         subject=subject,
@@ -167,33 +167,32 @@ def prepare(
         power=scheme.power,
         settings=settings,
         identity={},
-        executor=engine,
+        executor=executor,
         place=place,
         seconds=0.0,
     )
     if scheme.is_point:
         return ready
     plan = Plan(
-        algorithm, int(particles), numbers, len(places), engine, place, build.chunk_size, limit
+        algorithm, int(particles), numbers, len(places), executor, place, build.chunk_size, limit
     )
     refuse_features(build.features_bytes, space.dim, plan)
-    # Chunks follow from shapes alone: any prior will do until the anchors' own are known.
-    target = build(AnchoredPrior(places[0], variance.sqrt(), places[0]), scheme.power, later=True)
-    engine, memory = settle_memory(target, plan)
-    chunks = dataclasses.asdict(target.chunks)
-    settings |= {"path": target.path, "kernel": target.kernel, "chunks": chunks}
-    settings["kernel_reason"] = target.kernel_reason
+    engine = build(places[0])
+    executor, memory = settle_memory(engine, plan)
+    chunks = dataclasses.asdict(engine.chunks)
+    settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
+    settings["kernel_reason"] = engine.kernel_reason
     began = time.perf_counter()
-    priors, prior_epochs = _build_priors(scheme, places, variance, target)
+    priors, prior_epochs = _build_priors(scheme, places, variance, engine)
     if prior_epochs:
         settings["prior_epochs"] = prior_epochs
     settings["identity"] = identify(*subject, every, priors[0], examples, begin)
     decisive = {name: value for name, value in settings.items() if name not in NOT_THE_ISLANDS}
     return dataclasses.replace(
         ready,
-        work=Work(algorithm, target, priors, begin, int(particles), int(seed)),
+        work=Work(algorithm, engine, priors, begin, int(particles), int(seed), scheme.power),
         identity={**decisive, "versions": software(subject.model)},
-        executor=engine,
+        executor=executor,
         memory=memory,
         seconds=time.perf_counter() - began,
     )
@@ -229,12 +228,12 @@ def _require_positive_integers(**values: Any) -> None:
 
 
 def _build_priors(
-    scheme: Anchoring, anchors: Tensor, variance: Tensor, target: Target
+    scheme: Anchoring, anchors: Tensor, variance: Tensor, engine: LikelihoodEngine
 ) -> tuple[list[AnchoredPrior], int]:
     """The prior around each anchor, and the epochs that went into their curvature."""
     if not scheme.curved:
         return [scheme.prior(anchor, variance) for anchor in anchors], 0
-    parts, priors, epochs = target.parts(), [], 0
+    parts, priors, epochs = engine.parts(), [], 0
     for index, anchor in enumerate(anchors):
         found = diagonal_fisher(parts, anchor)
         epochs += found.epochs

@@ -26,9 +26,9 @@ from sbmc.log import logger
 from sbmc.model.chunks import ACTIVATION_BYTES, Chunks
 from sbmc.model.threads import torch_threads
 from sbmc.samplers.contract import VECTORS, Sampler
+from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.minibatch import BATCH_BYTES
-from sbmc.target.target import Target
 
 # What libraries take when they are first used, and stacks and pools of threads.
 ALLOWANCE = 32 * 2**20
@@ -86,45 +86,41 @@ class Plan:
         """Positions of an island."""
         return self.sampler.population(self.particles)
 
-    def states(self, target: Target, islands: int) -> int:
+    def states(self, engine: LikelihoodEngine, islands: int) -> int:
         """What chains of so many islands hold besides activations."""
         sampler, positions = self.sampler, islands * self.population
         vectors = sampler.vectors + sampler.draws
         if self.place is not None:  # a snapshot is encoded before it is written
             vectors += 2 * sampler.snapshot_vectors
-        further = sampler.further_bytes(positions, target.dim, bytes_of(target.examples))
-        return positions * vectors * _width(target) + further
+        further = sampler.further_bytes(positions, engine.dim, bytes_of(engine.examples))
+        return positions * vectors * engine.width + further
 
-    def results(self, target: Target, islands: int | None = None) -> int:
+    def results(self, engine: LikelihoodEngine, islands: int | None = None) -> int:
         """What islands leave."""
         count = len(self.numbers) if islands is None else islands
-        return count * self.population * self.sampler.draws * _width(target)
+        return count * self.population * self.sampler.draws * engine.width
 
-    def peak(self, target: Target, evaluation: int, islands: int, here: int) -> int:
+    def peak(self, engine: LikelihoodEngine, evaluation: int, islands: int, here: int) -> int:
         """Bytes of the largest process.
 
         Args:
-            target: what is sampled.
+            engine: the likelihood.
             evaluation: what one takes, beyond data and particles.
             islands: in one batch.
             here: what this process holds before.
         """
-        busy = evaluation + self.states(target, islands) + ALLOWANCE
-        if self.sampler.batch_size is not None and not target.limited:
+        busy = evaluation + self.states(engine, islands) + ALLOWANCE
+        if self.sampler.batch_size is not None and not engine.limited:
             busy += 2 * BATCH_BYTES  # what goes through with its gradient, of every chain its own
-        after = 2 * self.results(target) + PREDICTION
+        after = 2 * self.results(engine) + PREDICTION
         if isinstance(self.executor, InProcess):
-            return here + self.results(target) + max(busy, after)
+            return here + self.results(engine) + max(busy, after)
         # The work is sent: packed here, and unpacked there.
-        sent = bytes_of(target.examples) + target.dim * 8
-        return here + sent + max(busy + self.results(target, 1), self.results(target) + after)
+        sent = bytes_of(engine.examples) + engine.dim * 8
+        return here + sent + max(busy + self.results(engine, 1), self.results(engine) + after)
 
 
-def _width(target: Target) -> int:
-    return int(target.prior.mean.element_size()) * target.dim
-
-
-def settle_memory(target: Target, plan: Plan) -> tuple[Executor, Memory]:
+def settle_memory(engine: LikelihoodEngine, plan: Plan) -> tuple[Executor, Memory]:
     """Choose chunks, how many islands are folded into one batch, and threads; say what it takes.
 
     Without a limit, everything is as the rules for speed have it. With one, first fewer islands
@@ -132,7 +128,7 @@ def settle_memory(target: Target, plan: Plan) -> tuple[Executor, Memory]:
     threads. What a checkpoint has begun with stays.
 
     Args:
-        target: made with `later`; it is settled here.
+        engine: is settled here.
         plan: the run.
 
     Returns:
@@ -147,7 +143,7 @@ def settle_memory(target: Target, plan: Plan) -> tuple[Executor, Memory]:
     if kept is not None:
         with torch_threads(kept.threads):
             together = max([1, *map(len, kept.batches)])
-            memory = _as_kept(target, plan, kept, together, here)
+            memory = _as_kept(engine, plan, kept, together, here)
             if limit is not None:  # islands that are added are folded no further
                 executor = _changed(executor, together * plan.population, executor.threads_each)
             return executor, memory
@@ -156,61 +152,61 @@ def settle_memory(target: Target, plan: Plan) -> tuple[Executor, Memory]:
     together, threads = max(map(len, batches)), executor.threads_each
     if limit is None:
         with torch_threads(threads):
-            target.settle(size=plan.size)
-            taken = plan.peak(target, _evaluation(target, plan, together), together, here)
+            engine.settle(size=plan.size)
+            taken = plan.peak(engine, _evaluation(engine, plan, together), together, here)
         return executor, Memory(taken, None, here, together, threads)
     with torch_threads(threads):
-        usual = target.usual_bytes(plan.size)
-        while together > 1 and plan.peak(target, usual, together, here) > limit:
+        usual = engine.needs.usual(plan.size)
+        while together > 1 and plan.peak(engine, usual, together, here) > limit:
             together //= 2
-        fits = plan.peak(target, usual, together, here) <= limit
-    while threads > 1 and not fits and _least(target, plan, threads, here) > limit:
+        fits = plan.peak(engine, usual, together, here) <= limit
+    while threads > 1 and not fits and _least(engine, plan, threads, here) > limit:
         threads -= 1
-    least = _least(target, plan, threads, here)
+    least = _least(engine, plan, threads, here)
     enough = f"at least {size_in_words(least)}, which this run takes with the smallest chunks"
     require(fits or least <= limit, "memory_limit", enough, Phrase(size_in_words(limit)))
     with torch_threads(threads):
-        target.settle(
-            None if fits else limit - plan.peak(target, 0, together, here), size=plan.size
+        engine.settle(
+            None if fits else limit - plan.peak(engine, 0, together, here), size=plan.size
         )
-        taken = plan.peak(target, _evaluation(target, plan, together), together, here)
+        taken = plan.peak(engine, _evaluation(engine, plan, together), together, here)
     changed = _changed(executor, together * plan.population, threads)
     if changed.threads_each != threads:  # its threads are not for us to choose
         require(taken <= limit, "memory_limit", enough, Phrase(size_in_words(limit)))
     memory = Memory(taken, limit, here, together, threads)
-    memory = replace(memory, note=_words(target, memory))
+    memory = replace(memory, note=_words(engine, memory))
     logger.debug("memory: %s", memory.note)
     return changed, memory
 
 
-def _evaluation(target: Target, plan: Plan, islands: int) -> int:
-    return target.evaluation_bytes(islands * plan.population)
+def _evaluation(engine: LikelihoodEngine, plan: Plan, islands: int) -> int:
+    return engine.evaluation_bytes(islands * plan.population)
 
 
-def _least(target: Target, plan: Plan, threads: int, here: int) -> int:
+def _least(engine: LikelihoodEngine, plan: Plan, threads: int, here: int) -> int:
     with torch_threads(threads):
-        return plan.peak(target, target.least_bytes(plan.size), 1, here)
+        return plan.peak(engine, engine.needs.least(plan.size), 1, here)
 
 
-def _as_kept(target: Target, plan: Plan, kept: Any, together: int, here: int) -> Memory:
+def _as_kept(engine: LikelihoodEngine, plan: Plan, kept: Any, together: int, here: int) -> Memory:
     """Go on as a checkpoint has begun, whatever the rules say now."""
     chunks, size = None, plan.size
     told = kept.identity.get("chunks")
     if size is None and isinstance(told, dict) and set(told) == {f.name for f in fields(Chunks)}:
         chunks = Chunks(**told)
         if kept.identity.get("kernel", "") is None:
-            target.without_kernel()
-    least = target.least_bytes(size)
+            engine.without_kernel()
+    least = engine.needs.least(size)
     room = None
     if plan.limit is not None:
-        room = max(least, plan.limit - plan.peak(target, 0, together, here))
-    target.settle(room, chunks, size)
-    taken = plan.peak(target, _evaluation(target, plan, together), together, here)
+        room = max(least, plan.limit - plan.peak(engine, 0, together, here))
+    engine.settle(room, chunks, size)
+    taken = plan.peak(engine, _evaluation(engine, plan, together), together, here)
     memory = Memory(taken, plan.limit, here, together, kept.threads)
     if plan.limit is not None:
         rule = f"at least {size_in_words(taken)}, as the checkpoint was begun"
         require(taken <= plan.limit, "memory_limit", rule, Phrase(size_in_words(plan.limit)))
-        memory = replace(memory, note=_words(target, memory))
+        memory = replace(memory, note=_words(engine, memory))
         logger.debug("memory: %s", memory.note)
     return memory
 
@@ -226,9 +222,9 @@ def _changed(executor: Executor, fold: int, threads: int) -> Executor:
     return replace(executor, **chosen) if chosen else executor  # type: ignore[type-var]
 
 
-def _words(target: Target, memory: Memory) -> str:
+def _words(engine: LikelihoodEngine, memory: Memory) -> str:
     assert memory.limit is not None
-    chunks = target.chunks
+    chunks = engine.chunks
     return (
         f"{size_in_words(memory.expected)} expected of {size_in_words(memory.limit)} "
         f"({size_in_words(memory.here)} before): {memory.together} islands in a batch, "

@@ -25,7 +25,6 @@ from sbmc.log import logger
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.randomness import Stream, generator
 from sbmc.target.curvature import estimate_fisher
-from sbmc.target.target import Target
 
 # Examples for the Fisher information, of all anchors together: a rough figure needs no more, and
 # the verdict must stay under one epoch of one particle.
@@ -56,7 +55,7 @@ def with_movement(islands: Sequence[Island], work: Work) -> list[Island]:
         prior = work.priors[anchor]
         if anchor not in inverse_widths:
             rng = generator(work.seed, Stream.HEALTH, anchor)
-            inverse_widths[anchor] = inverse_width(work.target, prior, share, rng)
+            inverse_widths[anchor] = inverse_width(work, prior, share, rng)
         begin = work.start(
             prior, generator(work.seed, Stream.ISLANDS, island.report.index), population
         )
@@ -64,11 +63,11 @@ def with_movement(islands: Sequence[Island], work: Work) -> list[Island]:
     return measured
 
 
-def inverse_width(target: Target, prior: AnchoredPrior, rows: int, rng: torch.Generator) -> Tensor:
+def inverse_width(work: Work, prior: AnchoredPrior, rows: int, rng: torch.Generator) -> Tensor:
     """1/σ of every whitened coordinate, `(dim,)` float64.
 
     Args:
-        target: for the model, the data and the likelihood.
+        work: for the model, the data and the likelihood.
         prior: whose anchor the information is taken at.
         rows: how many examples to estimate it from.
         rng: for the targets that the model draws.
@@ -76,7 +75,7 @@ def inverse_width(target: Target, prior: AnchoredPrior, rows: int, rng: torch.Ge
     Returns:
         The inverse widths; 1, the prior's own, where the information is not finite.
     """
-    information = estimate_fisher(target.parts(prepare=False), prior.anchor, rows, rng)
+    information = estimate_fisher(work.engine.parts(prepare=False), prior.anchor, rows, rng)
     finite = torch.isfinite(information)
     if not bool(finite.all()):
         logger.warning(
@@ -86,7 +85,7 @@ def inverse_width(target: Target, prior: AnchoredPrior, rows: int, rng: torch.Ge
             len(finite),
         )
     information = torch.where(finite, information, 0.0)
-    return (1 + target.power * prior.scale.double().square() * information).sqrt()
+    return (1 + work.power * prior.scale.double().square() * information).sqrt()
 
 
 def _measured(island: Island, begin: Tensor, inverse_widths: Tensor) -> Island:

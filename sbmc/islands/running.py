@@ -305,7 +305,7 @@ def run_islands(
 
     Args:
         sampler: the algorithm's settings.
-        target: log likelihood and gradient; or the same in the coordinates of several priors, one
+        target: log likelihood and gradient; or targets of one engine with several priors, one
             for each anchor, which the islands take in turn. Only islands of one are folded.
         start: where an island's particles begin.
         islands: how many.
@@ -319,6 +319,7 @@ def run_islands(
     """
     targets = target if isinstance(target, Sequence) else [target]
     priors = [each.prior for each in targets]
-    work = Work(sampler, targets[0], priors, start, particles, seed)
+    shared = targets[0]
+    work = Work(sampler, shared.engine, priors, start, particles, seed, shared.power)
     batches = plan_batches(range(islands), len(priors), sampler.population(particles), fold)
     return run_batches(work, batches, executor=InProcess(), progress=progress)

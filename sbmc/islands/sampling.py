@@ -87,8 +87,8 @@ def sample_islands(
 
 def bytes_on_disk(work: Work, population: int, islands: int) -> int:
     """About what states and results will take: positions, gradients, draws, and as much again."""
-    width = work.target.prior.mean.element_size() * work.target.dim
-    return int(2 * islands * population * work.sampler.snapshot_vectors * width)
+    vectors = work.sampler.snapshot_vectors
+    return int(2 * islands * population * vectors * work.engine.width)
 
 
 def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[str, Any]]:
@@ -99,7 +99,7 @@ def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[
     learned = None if checkpoint is None else read_pilot(checkpoint.store, sampler.check_learned)
     if learned is None:
         rng = generator(work.seed, Stream.PILOT)
-        target = work.target.with_prior(work.priors[0])
+        target = work.target(0)
         start = work.start(target.prior, rng, sampler.population(work.particles))
         noise = IslandNoise([rng], work.particles, target.prior.mean.device)
         learned = sampler.learn(target, noise, start)

@@ -22,8 +22,9 @@ from sbmc.randomness import Stream, generator
 from sbmc.samplers.contract import IslandRun, Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import multiplications
-from sbmc.target.target import Evaluations, Target
+from sbmc.target.target import Target
 
 # Islands are folded into one batch up to this many particles.
 FOLD_PARTICLES = 160
@@ -38,21 +39,27 @@ class Work:
 
     Attributes:
         sampler: the algorithm's settings.
-        target: log likelihood and gradient, in the coordinates of any of the priors.
+        engine: log likelihood and gradient, in the model's own coordinates.
         priors: one for each anchor; island i has number i modulo their number.
         start: where an island's particles begin.
         particles: particles per island.
         seed: island i draws from the stream (seed, i) and from nothing else.
+        power: of the likelihood.
         threads: that torch may use for a batch; None leaves them alone.
     """
 
     sampler: Sampler
-    target: Target
+    engine: LikelihoodEngine
     priors: Sequence[AnchoredPrior]
     start: Start
     particles: int
     seed: int
+    power: float = 1.0
     threads: int | None = None
+
+    def target(self, island: int) -> Target:
+        """The target of an island, with a count of evaluations that nothing else adds to."""
+        return Target(self.engine, self.priors[island % len(self.priors)], self.power)
 
     def run(
         self,
@@ -74,9 +81,7 @@ class Work:
             Exception: whatever the likelihood raises. The batch is lost then, and nothing else.
         """
         began = time.perf_counter()
-        target = self.target.with_prior(self.priors[batch[0] % len(self.priors)])
-        # Counted for this batch alone: others may run in threads beside it.
-        target.evaluations, counted = Evaluations(), target.evaluations
+        target = self.target(batch[0])
         prior = target.prior
         population = self.sampler.population(self.particles)
         with torch_threads(self.threads), self._threads_for(len(batch) * population):
@@ -84,8 +89,6 @@ class Work:
             begin = torch.cat([self.start(prior, g, population) for g in generators])
             noise = IslandNoise(generators, self.particles, prior.mean.device)
             runs = self.sampler.run(target, noise, begin, report, keeper)
-        counted.gradient += target.evaluations.gradient
-        counted.forward += target.evaluations.forward
         seconds = time.perf_counter() - began + getattr(keeper, "seconds_before", 0.0)
         attempts = getattr(keeper, "attempts", 1)
         return [
@@ -95,12 +98,12 @@ class Work:
 
     def _threads_for(self, particles: int) -> AbstractContextManager[None]:
         """As many threads as evaluations of so many particles are worth."""
-        inputs, positions = self.target.examples.inputs, particles * self.target.dim
+        inputs, positions = self.engine.examples.inputs, particles * self.engine.dim
         rows = self.sampler.batch_size
-        whole = len(self.target.examples)
+        whole = len(self.engine.examples)
         work = multiplications(inputs, min(rows or whole, whole), positions)
         # The mini-batches of particles differ: they go through in one piece.
-        apart = self.target.shareable and rows is None
+        apart = self.engine.shareable and rows is None
         return threads_for(work, positions, apart=apart)
 
     def measure(self) -> tuple[int | None, str]:

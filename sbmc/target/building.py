@@ -1,4 +1,4 @@
-"""A target from a model and its data: over the final layer alone where that is all that varies."""
+"""From a model and its data to an engine, and to a target for a loop of one's own."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.likelihoods import Likelihood
+from sbmc.checks import is_number, is_whole, require
+from sbmc.likelihoods import Likelihood, as_likelihood
 from sbmc.log import logger
-from sbmc.model.data import Examples, count, rows
-from sbmc.model.forward import Forward, build_forward
+from sbmc.model.data import Examples, as_examples, count, rows
+from sbmc.model.forward import Forward, build_forward, check_path
 from sbmc.model.frozen_part import SplitModel, split_model
-from sbmc.model.functional import evaluation_copy
-from sbmc.model.parameters import ParameterSpace
-from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.model.functional import converted, evaluation_copy
+from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.prior.gaussian import Variance, anchored_prior, resolve_variance
+from sbmc.target.engine import LikelihoodEngine, Source
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.probing import describe_rows, evaluate, some_rows, with_neighbour
-from sbmc.target.target import Source, Target
+from sbmc.target.target import Target
 
 
-class TargetBuilder:
-    """Checks data against the model when made; builds the target when a prior is at hand.
+class EngineBuilder:
+    """Checks data against the model when made; builds the engine when called.
+
+    Where only the final layer is sampled, the engine is over that layer alone, and its data are the
+    features that the frozen part computes once.
 
     Args:
         model: the network, in the dtype and on the device of the data.
@@ -92,22 +97,85 @@ class TargetBuilder:
         """What the features take that are computed once, if there are such."""
         return self._features * len(self._examples)
 
-    def __call__(self, prior: AnchoredPrior, power: float = 1.0, later: bool = False) -> Target:
-        """The target in the coordinates of `prior`, with the likelihood to the power `power`.
+    def __call__(self, point: Tensor) -> LikelihoodEngine:
+        """The engine, with chunks by rule until it is settled.
 
         Args:
-            prior: the coordinates.
-            power: of the likelihood.
-            later: leave chunks to a call of `settle`.
-
-        Returns:
-            The target.
+            point: parameters `(dim,)` at which a kernel is tried and memory is measured.
         """
         examples = self._examples
         if self._split is not None:
             examples = Examples(self._split.features(examples.inputs), examples.targets)
-        made = self._forward, examples, self._likelihood, prior
-        target = Target(*made, power=power, source=self._source, later=True)
-        if not later:
-            target.settle(size=self.chunk_size)
-        return target
+        parts = self._forward, examples, self._likelihood, point
+        return LikelihoodEngine(*parts, source=self._source)
+
+
+def build_target(
+    model: nn.Module,
+    data: Any,
+    *,
+    s: float = 0.1,
+    prior_variance: Variance = 1.0,
+    likelihood: Any = "categorical",
+    parameters: Selection = "all",
+    path: str = "auto",
+    chunk_size: int | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Target:
+    """The target that `fit` samples for the same arguments, for a loop of one's own.
+
+    It is the log likelihood ℓ(θ(z)) and its gradient in the whitened coordinates z of the anchored
+    prior, θ = α(s)·anchor + Σ(s)^{1/2} z, with the model's weights as the anchor. The log density
+    to sample is ℓ(θ(z)) − ‖z‖²/2, up to a constant.
+
+    Args:
+        model: the trained network; never changed. It is evaluated in evaluation mode.
+        data: the training data: `(inputs, targets)`, a map-style `Dataset` or a `DataLoader`.
+        s: the scale of the anchored prior, 0 < s <= 1; 1 is the full posterior.
+        prior_variance: v of the original prior N(0, v): a number, a mapping from patterns on
+            parameter names, or a tensor `(dim,)`.
+        likelihood: `"categorical"`, `sbmc.Gaussian(noise_variance=...)`, or a callable
+            `(outputs, targets) -> (examples,)`.
+        parameters: which ones are sampled: `"all"`, `"last"`, a regular expression or a predicate.
+        path: how the model is evaluated: `"auto"`, `"fused"`, `"vmap"` or `"loop"`.
+        chunk_size: examples per chunk; by rule if not given.
+        dtype: of parameters and data; the model's if not given.
+        device: where to compute; the model's if not given.
+
+    Returns:
+        The target, to call `init` and `step` of a sampler with.
+
+    Raises:
+        BadInput: an argument breaks its rule.
+
+    Example:
+        >>> from sbmc.samplers import mala
+        >>> from sbmc.samplers.noise import IslandNoise
+        >>> data = torch.randn(20, 2), torch.randint(2, (20,))
+        >>> target = build_target(nn.Linear(2, 2), data, s=0.1)
+        >>> state = mala.init(torch.zeros(4, target.dim), target)
+        >>> rng = IslandNoise([torch.Generator().manual_seed(0)], particles=4)
+        >>> state, info = mala.step(rng, state, target, step_size=torch.full((4,), 0.2))
+        >>> state.position.shape, target.evaluations.gradient
+        (torch.Size([4, 6]), 8)
+    """
+    rule = "in (0, 1]: at 0 the posterior is the network itself, with nothing to sample"
+    require(is_number(s) and 0 < s <= 1, "s", rule, s)
+    good = chunk_size is None or (is_whole(chunk_size) and chunk_size >= 1)
+    require(good, "chunk_size", "a positive integer", chunk_size)
+    check_path(path)
+    space = select_parameters(model, parameters)
+    weights = space.flatten(model)
+    dtype = weights.dtype if dtype is None else dtype
+    real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    require(real, "dtype", "a floating-point torch.dtype", dtype)
+    anchor = weights.to(torch.device(weights.device if device is None else device), dtype)
+    variance = resolve_variance(prior_variance, space, dtype).to(anchor.device)
+    prior = anchored_prior(anchor, float(s), variance)
+    family = as_likelihood(likelihood)
+    examples = as_examples(data).to(dtype=dtype, device=anchor.device)
+    network = converted(model, dtype, anchor.device)
+    engine = EngineBuilder(network, space, family, examples, path)(anchor)
+    engine.settle(size=chunk_size)
+    return Target(engine, prior)

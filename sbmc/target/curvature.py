@@ -22,7 +22,7 @@ from torch import Tensor
 from sbmc.checks import Phrase, require
 from sbmc.likelihoods import Categorical, Gaussian, Likelihood
 from sbmc.model.data import Inputs, count, rows, tree_map
-from sbmc.target.target import Parts
+from sbmc.target.engine import Parts
 
 # What the gradients and activations of one call may take; at least one example goes through.
 CURVATURE_BYTES = 32 * 2**20
@@ -49,7 +49,7 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
     the result.
 
     Args:
-        parts: model, examples and likelihood, from `Target.parts()`.
+        parts: model, examples and likelihood, from `LikelihoodEngine.parts()`.
         theta: the point, `(dim,)` in the model's own coordinates.
 
     Returns:
@@ -62,7 +62,7 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
         >>> from sbmc.model.data import Examples
         >>> from sbmc.model.forward import build_forward
         >>> from sbmc.model.parameters import select_parameters
-        >>> from sbmc.target.target import Footprint
+        >>> from sbmc.model.chunks import Footprint
         >>> net = torch.nn.Linear(2, 1, bias=False)
         >>> data = Examples(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.zeros(2, 1))
         >>> forward = build_forward(net, select_parameters(net), data.inputs)
@@ -91,7 +91,7 @@ def estimate_fisher(parts: Parts, theta: Tensor, rows: int, rng: torch.Generator
     underestimates the information where the model fits its training data closely.
 
     Args:
-        parts: model, examples and likelihood, from `Target.parts()`.
+        parts: model, examples and likelihood, from `LikelihoodEngine.parts()`.
         theta: the point, `(dim,)` in the model's own coordinates.
         rows: how many examples to take, evenly spaced over the data; all if there are fewer.
         rng: for the targets.

@@ -83,6 +83,11 @@ class Needs:
             return self.forward.prepared_bytes(self.examples.inputs)
         return self.kernel.prepared_bytes(len(self.examples))
 
+    def usual(self, size: int | None) -> int:
+        """What an evaluation takes with the usual chunks, or with `size` examples per chunk."""
+        chunks = self.usual_chunks()
+        return self.free(chunks if size is None else Chunks(size, chunks.particles))
+
     def free(self, chunks: Chunks) -> int:
         """What an evaluation takes where nothing limits it."""
         kept = self.prepared()

@@ -32,13 +32,14 @@ class MiniBatches:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._parts = target.parts()
+        self._parts = target.engine.parts()
         self._seen = 0
         # Each particle reads examples of its own, so nothing is shared between particles.
         each = self._parts.footprint.shared + self._parts.footprint.own
         self._pairs = max(SMALLEST_CHUNK, BATCH_BYTES // each)
-        if target.limited:
-            self._pairs = min(self._pairs, target.chunks.examples * target.chunks.particles)
+        if target.engine.limited:
+            chunks = target.engine.chunks
+            self._pairs = min(self._pairs, chunks.examples * chunks.particles)
 
     def __len__(self) -> int:
         """The number of examples, n."""

@@ -26,7 +26,7 @@ from sbmc.model.data import Examples
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.samplers.contract import Sampler
-from sbmc.target.building import TargetBuilder
+from sbmc.target.building import EngineBuilder
 
 ROOT = Path(__file__).parents[2]
 SAMPLERS = {
@@ -47,9 +47,11 @@ def make_work(
     space = select_parameters(model, "all")
     anchor = space.flatten(model)
     prior = AnchoredPrior(anchor, torch.full_like(anchor, 0.4), anchor)
-    build = TargetBuilder(model, space, as_likelihood(likelihood), Examples(inputs, targets))
+    build = EngineBuilder(model, space, as_likelihood(likelihood), Examples(inputs, targets))
     start = start_at_prior if isinstance(sampler, SMC) else start_at_anchor
-    return Work(sampler, build(prior), [prior], start, particles=3, seed=11, threads=threads)
+    engine = build(anchor)
+    engine.settle()
+    return Work(sampler, engine, [prior], start, particles=3, seed=11, threads=threads)
 
 
 def open_checkpoint(folder: Path, batches: list[Batch], every: float = 0.0) -> Checkpoint:

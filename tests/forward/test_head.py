@@ -7,15 +7,16 @@ import shutil
 
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 
 from sbmc.likelihoods import Categorical
+from sbmc.model.chunks import Chunks
 from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.kernels.native import head
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import anchored_prior
-from sbmc.target.target import Chunks, Target
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")),
@@ -36,11 +37,11 @@ def make_target(features, classes, examples, *, bias=True, scale=1.0, **options)
     space = select_parameters(net)
     prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim))
     forward = build_forward(net, space, inputs[:2])
-    return Target(forward, Examples(inputs, targets), Categorical(), prior, **options)
+    return target_of(forward, Examples(inputs, targets), Categorical(), prior, **options)
 
 
 def assert_equal(target, exact, particles):
-    assert (target.kernel, exact.kernel) == ("head", None)
+    assert (target.engine.kernel, exact.engine.kernel) == ("head", None)
     z = positions(target, particles)
     for ours, theirs in zip(target(z), exact(z), strict=True):
         assert ours.dtype == theirs.dtype
@@ -115,7 +116,7 @@ def test_what_is_not_finite_stays_with_its_particle(bad):
 
 def test_its_memory_is_what_it_says():
     target = make_target(9, 4, 50)
-    kernel = target._kernel
+    kernel = target.engine._kernel
     assert isinstance(kernel, head.HeadKernel)
     assert kernel.working_bytes(20) > kernel.working_bytes(10) > 4 * 10 * 2 * 3 * 9
 
@@ -141,7 +142,7 @@ def test_a_wrong_one_is_found_out_and_not_used(bug, tmp_path, monkeypatch, caplo
     try:
         with caplog.at_level(logging.INFO, "sbmc"):
             # Far from zero, so that the largest logit matters.
-            found = make_target(9, 4, 50, scale=3.0).kernel
+            found = make_target(9, 4, 50, scale=3.0).engine.kernel
     finally:
         head._load.cache_clear()
     assert found == "linear"

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 
 from sbmc.likelihoods import Categorical, Custom, Gaussian
@@ -18,7 +19,7 @@ from sbmc.model.kernels.linear import LinearKernel
 from sbmc.model.kernels.native import chain
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import anchored_prior
-from sbmc.target.target import Chunks, Source, Target
+from sbmc.target.engine import Chunks, Source
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")),
@@ -157,7 +158,7 @@ def make_target(name, examples=37, likelihood="categorical", dtype=torch.float32
     space = select_parameters(net)
     prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim, dtype=dtype))
     forward = build_forward(net, space, inputs[:2])
-    return Target(
+    return target_of(
         forward,
         Examples(inputs, targets),
         LIKELIHOODS.get(likelihood, likelihood),
@@ -175,9 +176,9 @@ def positions(target, particles=3):
 def assert_equal(name, examples, particles, likelihood, dtype=torch.float32, kernel="chain"):
     """Against autograd in float64: what both are to give."""
     ours = make_target(name, examples, likelihood, dtype)
-    assert ours.kernel == kernel
+    assert ours.engine.kernel == kernel
     exact = make_target(name, examples, likelihood, dtype, kernel=False)
-    assert exact.kernel is None
+    assert exact.engine.kernel is None
     z = positions(ours, particles)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-10
     for mine, theirs in zip(ours(z), exact(z), strict=True):
@@ -223,9 +224,9 @@ def test_functions_in_c_are_exact_near_zero_and_far_out(name):
 @pytest.mark.parametrize(("examples", "particles"), [(1, 1), (133, 2)])
 def test_outputs_in_c_are_those_of_the_model(name, examples, particles):
     target = make_target(name, examples)
-    kernel, forward = target._kernel, target._forward
+    kernel, forward = target.engine._kernel, target.engine._forward
     theta = target.prior.to_parameters(positions(target, particles))
-    inputs = target.examples.inputs
+    inputs = target.engine.examples.inputs
     with torch.no_grad():
         expected = forward(theta, forward.prepare(inputs))
     ours = kernel.outputs(theta, kernel.lay(inputs), examples)
@@ -270,9 +271,9 @@ def test_pieces_of_any_size_add_up(name):
 @needs_compiler
 def test_several_chunks_of_particles_do_not_cut_up_the_examples():
     many = make_target("mlp", 1500)
-    assert many.chunks.together == 1280 > many.chunks.examples
-    z = positions(many, 2 * many.chunks.particles + 1)
-    parts = [many(some) for some in z.split(many.chunks.particles // 2)]
+    assert many.engine.chunks.together == 1280 > many.engine.chunks.examples
+    z = positions(many, 2 * many.engine.chunks.particles + 1)
+    parts = [many(some) for some in z.split(many.engine.chunks.particles // 2)]
     for i, found in enumerate(many(z)):
         expected = torch.cat([part[i] for part in parts])
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
@@ -284,7 +285,7 @@ def test_what_is_not_kept_prepared_gives_the_same_bits(name, monkeypatch):
     kept = make_target(name)
     monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 10)
     fresh = make_target(name)
-    assert (kept._laid is None, fresh._laid is None) == (False, True)
+    assert (kept.engine._laid is None, fresh.engine._laid is None) == (False, True)
     z = positions(kept)
     for ours, theirs in zip(fresh(z), kept(z), strict=True):
         assert torch.equal(ours, theirs)
@@ -293,14 +294,16 @@ def test_what_is_not_kept_prepared_gives_the_same_bits(name, monkeypatch):
 def tied(name, kernel=True):
     """A target on images of one colour, where all corners of a window are equal."""
     target = make_target(name, 5, kernel=False)
-    examples = Examples(torch.full_like(target.examples.inputs, 0.5), target.examples.targets)
-    return Target(target._forward, examples, Categorical(), target.prior, kernel=kernel)
+    examples = Examples(
+        torch.full_like(target.engine.examples.inputs, 0.5), target.engine.examples.targets
+    )
+    return target_of(target.engine._forward, examples, Categorical(), target.prior, kernel=kernel)
 
 
 @needs_compiler
 def test_ties_go_to_the_first_as_in_torch():
     ours, theirs = tied("paper"), tied("paper", kernel=False)
-    assert ours.kernel == "chain"
+    assert ours.engine.kernel == "chain"
     z = positions(ours)
     torch.testing.assert_close(ours(z).gradient, theirs(z).gradient, rtol=1e-5, atol=1e-5)
 
@@ -341,7 +344,7 @@ def test_threads_do_not_change_the_bits():
 def test_a_target_that_was_sent_has_its_kernel_again(name):
     target = make_target(name)
     sent = pickle.loads(pickle.dumps(target))
-    assert sent.kernel == target.kernel is not None
+    assert sent.engine.kernel == target.engine.kernel is not None
     z = positions(target)
     for ours, theirs in zip(sent(z), target(z), strict=True):
         assert torch.equal(ours, theirs)
@@ -363,15 +366,15 @@ def test_what_is_no_chain_says_why(layers, reason, caplog):
     CHAINS["this"] = (lambda: nn.Sequential(*layers), VECTORS)
     try:
         with caplog.at_level(logging.DEBUG, "sbmc"):
-            assert make_target("this").kernel is None
+            assert make_target("this").engine.kernel is None
     finally:
         del CHAINS["this"]
     assert reason in caplog.text
 
 
 def test_other_likelihoods_and_frozen_layers_have_no_kernel():
-    assert make_target("mlp", likelihood=Custom(lambda o, t: o[:, 0] * t)).kernel is None
-    assert make_target("head", likelihood=Custom(lambda o, t: o[:, 0] * t)).kernel is None
+    assert make_target("mlp", likelihood=Custom(lambda o, t: o[:, 0] * t)).engine.kernel is None
+    assert make_target("head", likelihood=Custom(lambda o, t: o[:, 0] * t)).engine.kernel is None
     net = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
     net[0].requires_grad_(False)
     space = select_parameters(net)
@@ -408,7 +411,7 @@ def test_a_wrong_chain_is_found_out_and_not_used(bug, tmp_path, monkeypatch, cap
     try:
         with caplog.at_level(logging.INFO, "sbmc"):
             names = "paper", "two convolutions with stride", "small cnn"
-            found = [make_target(name).kernel for name in names]
+            found = [make_target(name).engine.kernel for name in names]
     finally:
         chain._load.cache_clear()
     assert None in found
@@ -428,7 +431,7 @@ def test_a_tie_that_all_corners_win_is_found_out(tmp_path, monkeypatch):
         wrong = tied("paper")
     finally:
         chain._load.cache_clear()
-    assert (right.kernel, wrong.kernel) == ("chain", None)
+    assert (right.engine.kernel, wrong.engine.kernel) == ("chain", None)
 
 
 def test_a_head_without_its_bias_gradient_is_found_out(monkeypatch):
@@ -438,15 +441,15 @@ def test_a_head_without_its_bias_gradient_is_found_out(monkeypatch):
         residuals(self, out, targets, bias, value, torch.zeros_like(slopes))
 
     monkeypatch.setattr(kernels, "KERNELS", [LinearKernel])
-    assert make_target("head").kernel == "linear"
+    assert make_target("head").engine.kernel == "linear"
     monkeypatch.setattr(LinearKernel, "_residuals", dropped)
-    assert make_target("head").kernel != "linear"
+    assert make_target("head").engine.kernel != "linear"
 
 
 @needs_compiler
 def test_the_choice_is_one_line_of_the_log(caplog):
     with caplog.at_level(logging.DEBUG, "sbmc"):
         make_target("paper")
-    (line,) = [r.getMessage() for r in caplog.records if r.getMessage().startswith("target:")]
+    (line,) = [r.getMessage() for r in caplog.records if r.getMessage().startswith("engine:")]
     for words in ("fused path", "chain kernel", "Chunks(", "thread(s)", "MiB"):
         assert words in line

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 
 from sbmc.language import LoraHead
@@ -12,7 +13,6 @@ from sbmc.model.kernels import lowrank
 from sbmc.model.kernels.choice import find_kernel
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import AnchoredPrior
-from sbmc.target.target import Target
 
 CLASSES, FEATURES, RANK, EXAMPLES = 13, 9, 4, 50
 
@@ -85,8 +85,10 @@ def test_target_uses_it():
     forward, examples, theta = problem()
     scale = torch.full_like(theta[0], 0.5)
     prior = AnchoredPrior(theta[0], scale, theta[0])
-    fast, slow = (Target(forward, examples, Categorical(), prior, kernel=k) for k in (True, False))
-    assert (fast.kernel, slow.kernel) == ("low-rank", None)
+    fast, slow = (
+        target_of(forward, examples, Categorical(), prior, kernel=k) for k in (True, False)
+    )
+    assert (fast.engine.kernel, slow.engine.kernel) == ("low-rank", None)
     for ours, theirs in zip(fast(theta[1:]), slow(theta[1:]), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from targets import target_of
 from torch import nn
 
 from sbmc.likelihoods import Categorical
+from sbmc.model.chunks import Chunks
 from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.fused import FusedForward
@@ -21,7 +23,6 @@ from sbmc.model.kernels import native
 from sbmc.model.kernels.native import build, planes
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import anchored_prior
-from sbmc.target.target import Chunks, Target
 
 PARTICLES, EXAMPLES = 3, 4
 SOURCE = Path(planes.__file__).with_name("stem.c")
@@ -200,14 +201,14 @@ def make_target(net, shape, **options):
     examples = Examples(inputs, torch.arange(30) % 3)
     prior = anchored_prior(space.flatten(net), 0.25, torch.ones(space.dim))
     forward = build_forward(net, space, inputs[:2])
-    return Target(forward, examples, Categorical(), prior, kernel=False, **options)
+    return target_of(forward, examples, Categorical(), prior, kernel=False, **options)
 
 
 @needs_compiler
 def test_a_target_rejects_what_is_not_finite():
     net, shape = make("paper")
     target = make_target(net, shape)
-    assert target._prepared.ndim == 2
+    assert target.engine._prepared.ndim == 2
     z = torch.zeros(3, target.dim)
     z[1, 2] = torch.inf
     value, gradient = target(z)

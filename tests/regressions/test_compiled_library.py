@@ -160,7 +160,7 @@ def test_the_reason_is_no_part_of_what_a_run_is(tmp_path, monkeypatch):
     net, dim = make_net(), select_parameters(make_net()).dim
     folder = tmp_path / "checkpoint"
     first = fit(net, checkpoint=folder)
-    monkeypatch.setattr("sbmc.target.target.choose_kernel", _with_another_reason)
+    monkeypatch.setattr("sbmc.target.engine.choose_kernel", _with_another_reason)
     again = fit(net, checkpoint=folder, islands=2)
     assert again.settings["kernel_reason"] == "in other words"
     assert torch.equal(again.positions[:1], first.positions)

@@ -109,7 +109,7 @@ def test_other_data_are_named_and_not_what_follows_from_them():
 
 
 def without_kernel(monkeypatch):
-    monkeypatch.setattr("sbmc.target.target.choose_kernel", lambda *a: (None, "it is switched off"))
+    monkeypatch.setattr("sbmc.target.engine.choose_kernel", lambda *a: (None, "it is switched off"))
 
 
 def test_which_kernel_computes_belongs_to_a_checkpoint_and_not_to_a_file(tmp_path, monkeypatch):

@@ -244,9 +244,9 @@ def test_the_verdict_costs_less_than_an_epoch(monkeypatch, rows):
     found = captured_work(
         monkeypatch, nn.Linear(3, 2), linear_data(rows), sampler=HMC(steps=4), islands=3
     )
-    target = found["work"].target
-    watched = Watched(target._forward)
-    monkeypatch.setattr(target, "_forward", watched)
+    engine = found["work"].engine
+    watched = Watched(engine._forward)
+    monkeypatch.setattr(engine, "_forward", watched)
     with_movement(found["islands"], found["work"])
     assert 0 < watched.examples <= min(rows, FISHER_ROWS)
 
@@ -258,15 +258,15 @@ def test_the_estimate_of_the_information_is_unbiased(monkeypatch, kind):
     data = (inputs, labels if kind == "categorical" else torch.randn(150, 2))
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     found = captured_work(monkeypatch, net, data, sampler=HMC(steps=4), likelihood=likelihood)
-    target, anchor = found["work"].target, found["work"].priors[0].anchor
-    exact = diagonal_fisher(target.parts(), anchor).diagonal
+    engine, anchor = found["work"].engine, found["work"].priors[0].anchor
+    exact = diagonal_fisher(engine.parts(), anchor).diagonal
     rng = torch.Generator().manual_seed(0)
-    drawn = torch.stack([estimate_fisher(target.parts(), anchor, 150, rng) for _ in range(300)])
+    drawn = torch.stack([estimate_fisher(engine.parts(), anchor, 150, rng) for _ in range(300)])
     error = drawn.std(0) / 300**0.5
     # Five standard errors for each of 26 parameters: a false alarm in 1 of 60,000.
     assert ((drawn.mean(0) - exact).abs() <= 5 * error + 1e-9).all()
     # A planted bug, a sum over the rows that is not scaled to all data, is caught.
-    half = torch.stack([estimate_fisher(target.parts(), anchor, 75, rng) for _ in range(300)]) / 2
+    half = torch.stack([estimate_fisher(engine.parts(), anchor, 75, rng) for _ in range(300)]) / 2
     assert ((half.mean(0) - exact).abs() > 5 * error).any()
 
 

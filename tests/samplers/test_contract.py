@@ -73,7 +73,7 @@ def fit(model, data, settings, **options):
 
 def make_target():
     """The regression's target itself, with its counter at zero."""
-    return conjugate_regression().engine(0.25)
+    return conjugate_regression().network_target(0.25)
 
 
 def run(settings, islands=ISLANDS, seed=0, target=None):

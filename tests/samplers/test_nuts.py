@@ -25,7 +25,7 @@ from sbmc.model.data import Examples
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.samplers import nuts, nuts_chains
 from sbmc.samplers.nuts import NUTS
-from sbmc.target.target import Evaluation
+from sbmc.target.target import Evaluation, Target
 
 SHORT = NUTS(warmup_draws=50, draws=20)
 
@@ -368,12 +368,11 @@ class TestTrouble:
                 raise ValueError("planted")
             return skewed_log_likelihood(z)
 
-        target = AnalyticTarget(log_likelihood)
+        engine = AnalyticTarget(log_likelihood)
+        engine.examples, engine.dim = Examples(torch.zeros(1, 1), torch.zeros(1)), 1
+        engine.shareable = False
         one = torch.ones(1).double()
-        target.prior = AnchoredPrior(0 * one, one, 0 * one)
-        target.with_prior = lambda prior: target
-        target.examples, target.dim = Examples(torch.zeros(1, 1), torch.zeros(1)), 1
-        target.shareable = False
+        target = Target(engine, AnchoredPrior(0 * one, one, 0 * one))
         # Both islands as one batch, which fails, and then one after the other.
         at = itertools.cycle([1000.0, 0.5])
         islands = run_islands(

@@ -28,13 +28,13 @@ PARTICLES, ISLANDS, DIM = 4, 3, 3
 
 
 def engine():
-    return conjugate_regression(DIM).engine(0.25)
+    return conjugate_regression(DIM).network_target(0.25)
 
 
 def single():
     problem = conjugate_regression(DIM)
     parts = problem.model.float(), problem.inputs.float(), problem.targets.float()
-    return problem._replace(model=parts[0], inputs=parts[1], targets=parts[2]).engine(0.25)
+    return problem._replace(model=parts[0], inputs=parts[1], targets=parts[2]).network_target(0.25)
 
 
 def steep():

@@ -93,7 +93,7 @@ def _fetched(payload: Payload) -> bytes:
 
 def _turn(work: Work) -> contextlib.AbstractContextManager[Any]:
     """Threads of one process take turns with a model that holds a particle's weights meanwhile."""
-    return contextlib.nullcontext() if work.target.shareable else threading.Lock()
+    return contextlib.nullcontext() if work.engine.shareable else threading.Lock()
 
 
 def attempt(

@@ -1,0 +1,397 @@
+"""The likelihood engine: ℓ(θ) and its gradient for many parameter vectors, streamed in chunks.
+
+It works in the model's own coordinates θ and knows no prior. Data and particles go through in
+chunks whose sizes follow from shapes and two limits, so that peak memory does not depend on the
+number of examples. Log likelihoods are sums over examples, never means, and are accumulated in
+float64, as are gradients across chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sbmc.checks import Phrase, require
+from sbmc.likelihoods import Custom, Likelihood
+from sbmc.log import logger
+from sbmc.model.chunks import Chunks, Footprint
+from sbmc.model.data import Examples, Inputs, rows, tree_map
+from sbmc.model.footprint import measure_footprint
+from sbmc.model.forward import PROBE_EXAMPLES, Forward, build_forward
+from sbmc.model.kernels.choice import Kernel, choose_kernel
+from sbmc.model.parameters import ParameterSpace
+from sbmc.model.threads import side_by_side, thread_count
+from sbmc.target.memory_needs import Needs, bytes_of, may_keep
+
+# (function, items) -> results, in the order of the items
+Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+
+
+class Source(NamedTuple):
+    """What a forward was built from, so that it can be built again in another process."""
+
+    model: nn.Module
+    space: ParameterSpace
+
+
+class Parts(NamedTuple):
+    """What an engine is made of, for evaluations on other batches than its own."""
+
+    forward: Forward
+    examples: Examples
+    prepared: Inputs | None  # what `forward` needs of the inputs, if it is kept
+    likelihood: Likelihood
+    footprint: Footprint
+
+
+class LikelihoodEngine:
+    """Log likelihood ℓ(θ) of all data, and its gradient in θ, for many parameter vectors.
+
+    An engine can be used at once: it has chunks by rule, and prepares each chunk of the data when
+    it is read. `settle` chooses chunks anew and prepares the data once, where there is room.
+
+    Args:
+        forward: the model as a function of many parameter vectors.
+        examples: the data, targets checked by the likelihood.
+        likelihood: log likelihood per example.
+        point: parameters `(dim,)` at which a kernel is tried and memory is measured; the engine
+            computes in their dtype and on their device.
+        chunks: chunk sizes; by rule if not given.
+        source: what `forward` was built from. An engine that has it can be pickled; it is built
+            again on the other side, by the same path and with the same chunks.
+        kernel: whether code that knows the likelihood, too, may take over from autograd.
+
+    Raises:
+        BadInput: no examples.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        examples: Examples,
+        likelihood: Likelihood,
+        point: Tensor,
+        chunks: Chunks | None = None,
+        source: Source | None = None,
+        kernel: bool = True,
+    ) -> None:
+        require(len(examples) > 0, "data", "non-empty", Phrase("0 examples"))
+        self._forward = forward
+        self._likelihood = likelihood
+        self._examples = examples
+        self._point = point
+        self._source = source
+        self._measured: Footprint | None = None
+        self._with_kernel = kernel
+        self._room: int | None = None
+        self.limited = False
+        self.kernel_reason = "none was asked for"  # why no compiled kernel is used, in words
+        self._kernel: Kernel | None = self._find_kernel()
+        self._laid: Any = None  # the data as the kernel wants them, if they are kept
+        self._prepared: Inputs | None = None
+        self.chunks = chunks or self.needs.usual_chunks()
+
+    def settle(
+        self, room: int | None = None, chunks: Chunks | None = None, size: int | None = None
+    ) -> None:
+        """Choose chunks, and prepare the data once if the result may be kept.
+
+        Args:
+            room: bytes that an evaluation may take beyond the data, positions and gradients of the
+                particles apart; None for no limit.
+            chunks: chunk sizes; by rule if not given.
+            size: examples per chunk; by rule if not given.
+
+        Raises:
+            BadInput: there is no room for one example and one particle.
+        """
+        usual = self.needs.usual_chunks()
+        if size is not None:
+            usual = Chunks(min(size, len(self._examples)), usual.particles)
+        if room is not None and self.needs.free(usual) <= room:
+            room = None
+        self._room = room
+        self.limited = room is not None or (chunks is not None and chunks != usual)
+        if self._kernel is not None and room is not None:
+            least = thread_count() * self._kernel.working_bytes(1)
+            if least > room:
+                self._drop_kernel("the memory limit leaves no room for one")
+        self._keep()
+        if room is None:
+            self.chunks = chunks or usual
+        else:
+            self.chunks = chunks or self.needs.small_chunks(room - self._kept_bytes(), size)
+        why = f" ({self.kernel_reason})" if self.kernel_reason else ""
+        logger.info("kernel: %s%s", self.kernel or "none, autograd does the work", why)
+        logger.debug(
+            "engine: %s path, %s, %s, %d thread(s), %s prepared, about %.1f MiB for 10 particles",
+            self._forward.path,
+            f"{self._kernel.name} kernel" if self._kernel else "autograd",
+            self.chunks,
+            thread_count(),
+            "data" if self._prepared is not None or self._laid is not None else "nothing",
+            self.bytes(10) / 2**20,
+        )
+
+    def without_kernel(self) -> None:
+        """Have autograd do the work, before anything is settled."""
+        self._drop_kernel("the checkpoint was begun without a kernel")
+
+    def _drop_kernel(self, reason: str) -> None:
+        self._kernel, self._with_kernel, self.kernel_reason = None, False, reason
+
+    def _find_kernel(self) -> Kernel | None:
+        if not self._with_kernel:
+            return None
+        parts = self._forward, self._likelihood, self._examples, self._point
+        kernel, self.kernel_reason = choose_kernel(*parts)
+        return kernel
+
+    def _keep(self) -> None:
+        """What is made of the data, and not sent to other processes."""
+        self._laid = self._prepared = None
+        if self._kernel is None:
+            self._prepared = self._prepare()
+        elif may_keep(self._kernel.prepared_bytes(len(self._examples)), self._room):
+            inputs = self._examples.inputs
+            assert isinstance(inputs, Tensor)  # or there is no kernel
+            self._laid = self._kernel.prepare(inputs, self._examples.targets)
+
+    def _prepare(self) -> Inputs | None:
+        inputs = self._examples.inputs
+        fits = may_keep(self._forward.prepared_bytes(inputs), self._room)
+        return self._forward.prepare(inputs) if fits else None
+
+    @property
+    def needs(self) -> Needs:
+        """Memory of an evaluation, beyond the data and the particles."""
+        parts = self._forward, self._kernel, self._examples
+        return Needs(*parts, self._footprint, self._side_by_side())
+
+    def _kept_bytes(self) -> int:
+        if self._laid is not None:
+            return self.needs.prepared()
+        prepared = self._prepared is not None
+        return self._forward.prepared_bytes(self._examples.inputs) if prepared else 0
+
+    def evaluation_bytes(self, particles: int) -> int:
+        """What is kept, and what an evaluation takes at its peak, beyond data and particles."""
+        return self._kept_bytes() + self.needs.working(self.chunks, particles)
+
+    def bytes(self, particles: int) -> int:
+        """Memory of an evaluation at its peak, estimated from shapes.
+
+        Args:
+            particles: how many are evaluated.
+
+        Returns:
+            Bytes of the data, of what is prepared of them, of what passes through the model
+            together, and of positions, parameters and gradients. What libraries keep for
+            themselves (tens of megabytes in some) is not among them.
+        """
+        own = particles * self.dim * (3 * self._point.element_size() + 2 * 8)
+        return bytes_of(self._examples) + self.evaluation_bytes(particles) + own
+
+    @property
+    def kernel(self) -> str | None:
+        """The code that knows the likelihood, too; None where autograd does the work."""
+        return None if self._kernel is None else self._kernel.name
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._source is None:
+            raise TypeError("an engine without `source` cannot be sent to another process.")
+        state = {**self.__dict__, "path": self.path}
+        for made_again in ("_forward", "_prepared", "_kernel", "_laid"):
+            del state[made_again]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        path = state.pop("path")
+        self.__dict__.update(state)
+        assert self._source is not None
+        few = rows(self._examples.inputs, 0, PROBE_EXAMPLES)
+        self._forward = build_forward(*self._source, few, path)
+        self._kernel = self._find_kernel()
+        self._keep()
+
+    @property
+    def dim(self) -> int:
+        """Number of sampled parameters."""
+        return len(self._point)
+
+    @property
+    def width(self) -> int:
+        """Bytes of one parameter vector."""
+        return self._point.nbytes
+
+    @property
+    def shareable(self) -> bool:
+        """Whether threads may evaluate it side by side."""
+        # Other paths put a particle's weights into a module, of which there is one, and a user's
+        # likelihood may keep something to itself.
+        return self.path == "fused" and not isinstance(self._likelihood, Custom)
+
+    @property
+    def examples(self) -> Examples:
+        """The data, as the model, or the sampled part of it, is given them."""
+        return self._examples
+
+    @property
+    def path(self) -> str:
+        """How the model is evaluated: fused, vmap or loop."""
+        return self._forward.path
+
+    def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Log likelihood and gradient over all data; one epoch for each particle.
+
+        Args:
+            theta: parameters, `(particles, dim)`.
+
+        Returns:
+            The log likelihood `(particles,)` and its gradient `(particles, dim)`, both float64 and
+            the caller's to change. Non-finite values are passed on.
+        """
+        theta = theta.detach()
+        value = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
+        gradient = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+        chunks = self.chunks.split(len(theta))
+        if len(chunks) == 1:
+            # Particles that share one reading of the data stay together; what is independent then
+            # is the chunks of examples.
+            self._add_to(value, gradient, theta, self._apply)
+            return value, gradient
+
+        def add_particles(some: slice) -> None:
+            # A copy begins at an aligned address, on which the last bits of a product may depend.
+            self._add_to(value[some], gradient[some], theta[some].clone(), several=True)
+
+        for _ in self._apply(add_particles, chunks):
+            pass
+        return value, gradient
+
+    def log_likelihood(self, theta: Tensor) -> Tensor:
+        """Log likelihood alone, `(particles,)` float64: one forward epoch for each particle."""
+        theta = theta.detach()
+        chunks = self.chunks.split(len(theta))
+        several = len(chunks) > 1
+        parts = self._apply(lambda some: self._without_gradient(theta[some], several), chunks)
+        return torch.cat([torch.zeros(0, dtype=torch.float64, device=theta.device), *parts])
+
+    def _apply(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """Chunks are independent: side by side, where the model allows it."""
+        return side_by_side(function, items) if self._side_by_side() else map(function, items)
+
+    def _side_by_side(self) -> bool:
+        return self.shareable and self._point.device.type == "cpu"
+
+    def split(self, batches: int) -> list[LikelihoodEngine]:
+        """Engines of disjoint parts of the data, whose log likelihoods add up to this one's.
+
+        Args:
+            batches: how many. Each takes every `batches`-th example, so that data in the order of
+                their classes are split evenly.
+
+        Returns:
+            The engines. An evaluation of all of them is one epoch of this one.
+
+        Raises:
+            BadInput: if there are fewer examples than batches.
+        """
+        size = len(self._examples)
+        rule = f"from 1 to the number of examples, {size}"
+        require(1 <= batches <= size, "scout_batches", rule, batches)
+
+        def part(index: int) -> LikelihoodEngine:
+            inputs = tree_map(lambda t: t[index::batches].contiguous(), self._examples.inputs)
+            targets = self._examples.targets[index::batches].contiguous()
+            made = self._forward, Examples(inputs, targets), self._likelihood, self._point
+            one = LikelihoodEngine(*made, self.chunks, kernel=self._with_kernel)
+            one._room = self._room
+            one._keep()
+            return one
+
+        return [part(index) for index in range(batches)]
+
+    def _add_to(
+        self,
+        value: Tensor,
+        gradient: Tensor,
+        theta: Tensor,
+        apply: Apply = map,
+        *,
+        several: bool = False,
+    ) -> None:
+        """Add log likelihood and gradient of all examples at `theta`, in place."""
+        theta.requires_grad_()
+        size = self.chunks.examples_for(len(theta), several=several)
+
+        def evaluate(start: int) -> tuple[Tensor, Tensor]:
+            if self._kernel is not None:
+                sums, slope = self._by_kernel(theta, start, size, gradient=True)
+                assert slope is not None
+                return sums, slope
+            with torch.enable_grad():  # whatever the caller's mode is
+                sums = self._sums(theta, *self._batch(start, start + size))
+                (slope,) = torch.autograd.grad(sums.sum(), theta)
+            return sums.detach(), slope
+
+        for sums, slope in apply(evaluate, range(0, len(self._examples), size)):
+            value += sums
+            gradient += slope
+
+    def _without_gradient(self, theta: Tensor, several: bool) -> Tensor:
+        theta = theta.clone() if several else theta  # at an aligned address, as above
+        total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
+        size = self.chunks.examples_for(len(theta), several=several)
+        with torch.no_grad():
+            for start in range(0, len(self._examples), size):
+                if self._kernel is not None:
+                    total += self._by_kernel(theta, start, size, gradient=False)[0]
+                else:
+                    total += self._sums(theta, *self._batch(start, start + size))
+        return total
+
+    def _by_kernel(
+        self, theta: Tensor, start: int, size: int, *, gradient: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        assert self._kernel is not None
+        end = min(start + size, len(self._examples))
+        if self._laid is not None:
+            return self._kernel(theta, self._laid, start, end, gradient=gradient)
+        inputs, targets = self._examples.slice(start, end)
+        assert isinstance(inputs, Tensor)  # or there is no kernel
+        laid = self._kernel.prepare(inputs, targets)
+        return self._kernel(theta, laid, 0, end - start, gradient=gradient)
+
+    def _sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
+        each = self._likelihood.log_prob(self._forward(theta, inputs), targets)
+        return each.sum(-1, dtype=torch.float64)
+
+    def _batch(self, start: int, end: int) -> tuple[Inputs, Tensor]:
+        inputs, targets = self._examples.slice(start, end)
+        if self._prepared is None:
+            return self._forward.prepare(inputs), targets
+        return rows(self._prepared, start, end), targets
+
+    def _measure(self) -> Footprint:
+        return measure_footprint(self._forward, self._likelihood, self._examples, self._point)
+
+    def parts(self, *, prepare: bool = True) -> Parts:
+        """What the engine is made of, for an evaluation on other batches than its own.
+
+        Args:
+            prepare: whether to prepare all data, if that has not been done: for a few examples it
+                would not be worth it.
+        """
+        if self._prepared is None and prepare:
+            self._prepared = self._prepare()
+        parts = self._forward, self._examples, self._prepared, self._likelihood
+        return Parts(*parts, self._footprint())
+
+    def _footprint(self) -> Footprint:
+        if self._measured is None:
+            self._measured = self._measure()
+        return self._measured
