@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.checks import BadInput
+    from sbmc.fitting.compute import Compute
     from sbmc.fitting.fit import fit
     from sbmc.fitting.forecast import Expectation, expect
     from sbmc.islands.checkpoints import CheckpointAt
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
     from sbmc.prediction.prediction import Prediction, RegressionPrediction
+    from sbmc.prior.options import Prior
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
@@ -27,6 +29,7 @@ _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
     "sbmc.islands.executors": ("InProcess", "Processes", "Ray"),
+    "sbmc.fitting.compute": ("Compute",),
     "sbmc.fitting.forecast": ("Expectation", "expect"),
     "sbmc.fitting.fit": ("fit",),
     "sbmc.islands.health": ("Health", "HealthWarning"),
@@ -35,6 +38,7 @@ _HOMES = {
     "sbmc.posterior.saving": ("load",),
     "sbmc.posterior.posterior": ("Posterior",),
     "sbmc.prediction.prediction": ("Prediction", "RegressionPrediction"),
+    "sbmc.prior.options": ("Prior",),
     "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
@@ -66,6 +70,7 @@ __all__ = [
     "BadInput",
     "Categorical",
     "CheckpointAt",
+    "Compute",
     "Custom",
     "Ensemble",
     "Expectation",
@@ -75,6 +80,7 @@ __all__ = [
     "InProcess",
     "Posterior",
     "Prediction",
+    "Prior",
     "Processes",
     "Ray",
     "RegressionPrediction",

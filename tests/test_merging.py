@@ -8,6 +8,7 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
+from tests.grouped import in_groups
 
 DATA = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
 LABELS = (DATA[:, 0] + 0.3 * DATA[:, 1] > 0).long()
@@ -28,7 +29,7 @@ def net():
 def fit(net, **options):
     plain = {"s": 0.2, "particles": 4, "islands": 2, "executor": ALONE, "progress": False}
     options = {"sampler": SAMPLERS["hmc"], **plain, **options}
-    return sbmc.fit(net, (options.pop("x", DATA), LABELS), **options)
+    return sbmc.fit(net, (options.pop("x", DATA), LABELS), **in_groups(options))
 
 
 @pytest.mark.filterwarnings("ignore:The evidence leaves", "ignore:The population")

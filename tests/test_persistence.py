@@ -16,6 +16,7 @@ from torch import nn
 import sbmc
 from sbmc import HMC, SMC, BadInput, Custom, Gaussian, load
 from sbmc.posterior.saving import VERSION
+from tests.grouped import in_groups
 
 INPUTS = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(9) % 3
@@ -32,7 +33,7 @@ def make_net(seed=2, width=5, activation=nn.Tanh):
 def fitted(net=None, **options):
     data = INPUTS, options.pop("targets", LABELS)
     settings = {"sampler": QUICK, "particles": 2, "islands": 2, **options}
-    return sbmc.fit(net or make_net(), data, **settings)
+    return sbmc.fit(net or make_net(), data, **in_groups(settings))
 
 
 @pytest.fixture

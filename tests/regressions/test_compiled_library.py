@@ -15,6 +15,7 @@ import sbmc
 from sbmc.model.kernels.native import build, chain, head, planes
 from sbmc.model.parameters import select_parameters
 from sbmc.posterior.merging import merge
+from tests.grouped import in_groups
 
 pytestmark = [
     # Runs as short as these are no posteriors, and may be told so.
@@ -114,7 +115,7 @@ def make_net():
 
 def fit(net=None, **options):
     options = {"sampler": sbmc.HMC(steps=2), "particles": 2, "progress": False, **options}
-    return sbmc.fit(make_net() if net is None else net, DATA, **options)
+    return sbmc.fit(make_net() if net is None else net, DATA, **in_groups(options))
 
 
 def test_a_library_without_the_function_falls_back_to_torch(tmp_path, monkeypatch, caplog):

@@ -20,6 +20,7 @@ from sbmc.checks import BadInput
 from sbmc.islands.checkpoints import open_store
 from sbmc.islands.checkpoints.pilot import read_pilot
 from sbmc.posterior.saving import _digest
+from tests.grouped import in_groups
 
 # Three particles are few.
 pytestmark = pytest.mark.filterwarnings("ignore:The population of", "ignore:The evidence leaves")
@@ -37,7 +38,7 @@ def make_net() -> nn.Module:
 def fit(place=None, **options):
     quick = {"particles": 3, "islands": 2, "progress": False}
     quick["sampler"] = sbmc.HMC(steps=3, leapfrog=1)
-    return sbmc.fit(make_net(), DATA, checkpoint=place, **(quick | options))
+    return sbmc.fit(make_net(), DATA, **in_groups(quick | options | {"checkpoint": place}))
 
 
 # The pilot of SMC

@@ -19,6 +19,7 @@ import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.checkpoints.manifest import json_digest
 from sbmc.posterior.saving import _digest
+from tests.grouped import in_groups
 
 X = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -52,7 +53,7 @@ def rounded(outputs, targets):
 
 def fit(net=None, data=(X, Y), **options):
     plain = {"s": 0.2, "particles": 2, "islands": 2, "sampler": QUICK, "progress": False}
-    return sbmc.fit(net or Net(), data, **(plain | options))
+    return sbmc.fit(net or Net(), data, **in_groups(plain | options))
 
 
 FORWARD = "outputs of the model on rows of the data differ"

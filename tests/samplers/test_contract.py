@@ -29,6 +29,7 @@ from sbmc import BadInput
 from sbmc.likelihoods import Gaussian
 from sbmc.samplers.contract import Sampler
 from sbmc.samplers.snapshot import NOTHING
+from tests.grouped import in_groups
 
 PARTICLES, ISLANDS = 4, 3
 
@@ -67,7 +68,13 @@ def fit(model, data, settings, **options):
         # Populations of four collapse, and say so.
         warnings.filterwarnings("ignore", "The population of|The evidence leaves", RuntimeWarning)
         return sbmc.fit(
-            model, data, s=0.25, sampler=settings, particles=PARTICLES, progress=False, **options
+            model,
+            data,
+            s=0.25,
+            sampler=settings,
+            particles=PARTICLES,
+            progress=False,
+            **in_groups(options),
         )
 
 
