@@ -24,7 +24,7 @@ from torch import nn
 from benchmarks import options as shared
 from benchmarks.scaling_tables import many_table
 from benchmarks.watching import Seen, Watched
-from sbmc import HMC, InProcess, Processes, Ray, fit
+from sbmc import HMC, Compute, InProcess, Processes, Ray, fit
 from sbmc.islands.executors import Done, Executor, Session, Tell
 from sbmc.islands.island import Island
 from sbmc.islands.running import run_batches
@@ -72,9 +72,8 @@ def run_islands(plan: Plan, executor: Executor, window: int | None) -> tuple[See
         sampler=HMC(steps=plan.steps, leapfrog=1, step_size=0.05, adapt=False),
         particles=plan.particles,
         islands=plan.islands,
-        executor=Watched(executor, seen, window),
+        compute=Compute(executor=Watched(executor, seen, window), throw=True),
         progress=False,
-        throw=True,
     )
     return seen, posterior.positions
 

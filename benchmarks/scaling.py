@@ -20,7 +20,7 @@ from benchmarks import options as shared
 from benchmarks.scaling_tables import scaling_table
 from benchmarks.watching import Seen, Watched
 from benchmarks.workloads import PRIOR_VARIANCE, get_workload, make_examples
-from sbmc import HMC, InProcess, Processes, Ray, fit
+from sbmc import HMC, Compute, InProcess, Processes, Ray, fit
 from sbmc.islands.executors import Executor
 
 # How many times faster two workers have to be.
@@ -75,10 +75,8 @@ def run_islands(
         sampler=HMC(steps=plan.steps, leapfrog=1, step_size=0.01, adapt=False),
         particles=plan.particles,
         islands=plan.islands,
-        executor=Watched(executor, seen),
-        checkpoint=checkpoint,
+        compute=Compute(executor=Watched(executor, seen), checkpoint=checkpoint, throw=True),
         progress=False,
-        throw=True,
     )
     return seen, posterior.positions
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.checks import BadInput
+    from sbmc.fitting.compute import Compute
     from sbmc.fitting.fit import fit
     from sbmc.fitting.forecast import Expectation, expect
     from sbmc.islands.checkpoints import CheckpointAt
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
     from sbmc.prediction.prediction import Prediction, RegressionPrediction
+    from sbmc.prior.options import Prior
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
     from sbmc.target.building import build_target
     from sbmc.training import Ensemble, train_ensemble, train_map
@@ -28,6 +30,7 @@ _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
     "sbmc.islands.executors": ("InProcess", "Processes", "Ray"),
+    "sbmc.fitting.compute": ("Compute",),
     "sbmc.fitting.forecast": ("Expectation", "expect"),
     "sbmc.fitting.fit": ("fit",),
     "sbmc.islands.health": ("Health", "HealthWarning"),
@@ -36,6 +39,7 @@ _HOMES = {
     "sbmc.posterior.saving": ("load",),
     "sbmc.posterior.posterior": ("Posterior",),
     "sbmc.prediction.prediction": ("Prediction", "RegressionPrediction"),
+    "sbmc.prior.options": ("Prior",),
     "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
     "sbmc.target.building": ("build_target",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
@@ -68,6 +72,7 @@ __all__ = [
     "BadInput",
     "Categorical",
     "CheckpointAt",
+    "Compute",
     "Custom",
     "Ensemble",
     "Expectation",
@@ -77,6 +82,7 @@ __all__ = [
     "InProcess",
     "Posterior",
     "Prediction",
+    "Prior",
     "Processes",
     "Ray",
     "RegressionPrediction",

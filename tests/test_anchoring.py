@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from grouped import in_groups
 from targets import target_of
 from torch import nn
 
@@ -69,7 +70,7 @@ def regression_samples(options):
         start="prior",
         seed=1,
         progress=False,
-        **options,
+        **in_groups(options),
     )
     return posterior.positions[0]
 
@@ -151,8 +152,9 @@ def test_a_cold_posterior_has_t_times_the_covariance_and_the_same_mean():
 
 def test_a_temperature_of_one_changes_no_bit():
     for options in ({"s": 0.2}, {"factor_variance": 0.2}):
-        plain = fit(make_net(), DATA, sampler=QUICK, particles=3, **options)
-        one = fit(make_net(), DATA, sampler=QUICK, particles=3, posterior_temperature=1, **options)
+        plain = fit(make_net(), DATA, sampler=QUICK, particles=3, **in_groups(options))
+        options = in_groups({**options, "posterior_temperature": 1})
+        one = fit(make_net(), DATA, sampler=QUICK, particles=3, **options)
         assert torch.equal(plain.positions, one.positions)
         assert plain.settings == one.settings
         assert "posterior_temperature" not in plain.settings
@@ -172,7 +174,7 @@ def test_evidence_of_a_power_of_the_likelihood():
         PROBLEM.model,
         (PROBLEM.inputs, PROBLEM.targets),
         s=0.001,
-        posterior_temperature=2.0,
+        prior=sbmc.Prior(posterior_temperature=2.0),
         likelihood=Gaussian(noise_variance=SIGMA2),
         sampler=SMC(mutations=1, temperatures=(1.0,), resample_below=0.01),
         particles=2000,
@@ -247,7 +249,7 @@ def test_targets_of_several_priors_share_an_engine_and_count_apart():
 )
 def test_an_island_is_what_its_anchor_alone_would_give(monkeypatch, start, options):
     monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 2)  # so that all folds are one island
-    options = {"sampler": QUICK, "particles": 2, "start": start, "islands": 4, **options}
+    options = {"sampler": QUICK, "particles": 2, "start": start, "islands": 4, **in_groups(options)}
     several = fit(make_net(), DATA, anchors=MEMBERS, **options)
     assert [report.index for report in several.islands] == [0, 1, 2, 3]
     for index in (1, 3):
@@ -303,7 +305,8 @@ def test_histories_of_modules_are_added_up_unless_told_otherwise():
     model = make_net()
     model.history = SimpleNamespace(epochs=100)  # not an anchor, so not counted
     assert fit(model, DATA, s=0, anchors=iter(members)).cost.anchor_epochs == 18
-    assert fit(model, DATA, s=0, anchors=members, anchor_epochs=5).cost.anchor_epochs == 5
+    compute = sbmc.Compute(anchor_epochs=5)
+    assert fit(model, DATA, s=0, anchors=members, compute=compute).cost.anchor_epochs == 5
 
 
 def test_s_of_zero_gives_the_anchors_themselves():
@@ -316,7 +319,8 @@ def test_s_of_zero_gives_the_anchors_themselves():
 
 
 def test_curvature_is_paid_for_once_for_each_anchor():
-    options = {"split": 0.3, "sampler": QUICK, "particles": 2, "anchors": MEMBERS}
+    prior = sbmc.Prior(split=0.3)
+    options = {"prior": prior, "sampler": QUICK, "particles": 2, "anchors": MEMBERS}
     posterior = fit(make_net(), DATA, islands=4, **options)
     assert posterior.settings["prior_epochs"] == posterior.cost.prior_epochs == 3 * 3
     assert posterior.cost.total_epochs == 7 * 2 * 4 + 9
@@ -326,7 +330,7 @@ def test_curvature_is_paid_for_once_for_each_anchor():
         assert first.cost.total_epochs == run.cost.total_epochs
         assert first.settings == run.settings
         torch.testing.assert_close(first.positions, run.positions, rtol=1e-8, atol=1e-10)
-    single = fit(make_net(), DATA, split=0.3, sampler=QUICK, particles=2, islands=2)
+    single = fit(make_net(), DATA, prior=prior, sampler=QUICK, particles=2, islands=2)
     assert single.first(1).cost.prior_epochs == single.cost.prior_epochs == 3
 
 
@@ -335,7 +339,7 @@ def test_the_failure_of_an_anchor_stays_its_own(options):
     broken = make_net()
     with torch.no_grad():
         broken[2].weight.fill_(1e308)
-    options = {"sampler": QUICK, "particles": 2, "islands": 3, **options}
+    options = {"sampler": QUICK, "particles": 2, "islands": 3, **in_groups(options)}
     with pytest.warns(RuntimeWarning, match=r"1 of 3 islands failed and are left out \(island 1: "):
         posterior = fit(make_net(), DATA, anchors=[MEMBERS[0], broken, MEMBERS[2]], **options)
     assert [r.outcome for r in posterior.islands] == ["completed", "failed", "completed"]
@@ -360,7 +364,9 @@ def test_islands_of_smc_are_combined_equally_since_their_priors_differ():
     with pytest.raises(BadInput, match=words):
         posterior.reweighted("evidence")
     assert torch.equal(posterior.reweighted("equal").weights, posterior.weights)
-    alone = fit(MEMBERS[2], DATA, islands=3, island_weights="equal", **SMC_OPTIONS)
+    alone = fit(
+        MEMBERS[2], DATA, islands=3, compute=sbmc.Compute(island_weights="equal"), **SMC_OPTIONS
+    )
     assert alone.evidence is not None
     torch.testing.assert_close(posterior.positions[2], alone.positions[2], rtol=1e-7, atol=1e-9)
     assert posterior.islands[2].log_evidence == pytest.approx(alone.islands[2].log_evidence)
@@ -417,7 +423,7 @@ def test_a_network_with_dropout_and_averaged_weights_are_anchors():
 
 def test_settings_name_the_options_that_were_used_and_no_others():
     def settings(**options):
-        found = fit(make_net(), DATA, sampler=QUICK, particles=2, **options).settings
+        found = fit(make_net(), DATA, sampler=QUICK, particles=2, **in_groups(options)).settings
         return {n: value for n, value in found.items() if n not in ("identity", "probe")}
 
     plain = settings()
@@ -452,7 +458,7 @@ def test_settings_name_the_options_that_were_used_and_no_others():
     ],
 )
 def test_the_power_of_the_likelihood(options, power):
-    assert Anchoring(**options).power == power
+    assert Anchoring(options=sbmc.Prior(**options)).power == power
 
 
 @pytest.mark.parametrize(
@@ -505,9 +511,9 @@ def test_bad_options_are_refused_before_any_computing(options, words, monkeypatc
 
     monkeypatch.setattr("sbmc.target.engine.LikelihoodEngine.__init__", computed)
     with pytest.raises(BadInput, match=re.escape(words)):
-        fit(make_net(), DATA, particles=2, **options)
+        fit(make_net(), DATA, particles=2, **in_groups(options))
 
 
 def test_a_curved_prior_is_not_built_without_its_information():
     with pytest.raises(RuntimeError, match="before its information was computed"):
-        Anchoring(split=0.5).prior(ANCHOR, torch.ones(3).double())
+        Anchoring(options=sbmc.Prior(split=0.5)).prior(ANCHOR, torch.ones(3).double())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from grouped import in_groups
 from torch import nn
 
 import sbmc
@@ -49,13 +50,13 @@ def test_sizes_in_words(text, size):
 @pytest.mark.parametrize("bad", ["", "MB", "2 apples", "-3MB", "1e9", 1.5, True, 0, -1, "0"])
 def test_bad_limits_are_refused(net, bad):
     with pytest.raises(BadInput, match="`memory_limit` must be"):
-        sbmc.fit(net, EXAMPLES, memory_limit=bad)
+        sbmc.fit(net, EXAMPLES, compute=sbmc.Compute(memory_limit=bad))
 
 
 def test_a_limit_that_cannot_be_kept_is_refused_with_both_figures(net, monkeypatch):
     monkeypatch.setattr("sbmc.islands.sampling.run_batches", lambda *a, **k: pytest.fail("sampled"))
     with pytest.raises(BadInput) as refused:
-        sbmc.fit(net, EXAMPLES, memory_limit="50MB")
+        sbmc.fit(net, EXAMPLES, compute=sbmc.Compute(memory_limit="50MB"))
     text = str(refused.value)
     assert text.startswith("`memory_limit` must be at least ")
     assert "\n" not in text
@@ -65,7 +66,9 @@ def test_a_limit_that_cannot_be_kept_is_refused_with_both_figures(net, monkeypat
 
 def test_a_limit_that_is_ample_changes_nothing(net):
     free = sbmc.fit(net, EXAMPLES, sampler=SHORT, islands=2)
-    kept = sbmc.fit(net, EXAMPLES, sampler=SHORT, islands=2, memory_limit=ROOMY)
+    kept = sbmc.fit(
+        net, EXAMPLES, sampler=SHORT, islands=2, compute=sbmc.Compute(memory_limit=ROOMY)
+    )
     assert torch.equal(free.positions, kept.positions)
     assert free.settings == kept.settings
     assert (free.cost.memory_limit, kept.cost.memory_limit) == (None, ROOMY)
@@ -97,7 +100,9 @@ def test_fewer_islands_are_folded_first(monkeypatch):
     batches = []
     for together in (8, 7, 3, 1):
         limit = free.bytes - (islands - together) * one
-        found = sbmc.expect(net, EXAMPLES, sampler=SHORT, islands=islands, memory_limit=limit)
+        found = sbmc.expect(
+            net, EXAMPLES, sampler=SHORT, islands=islands, compute=sbmc.Compute(memory_limit=limit)
+        )
         assert found.bytes <= limit
         assert any(note.startswith("memory: ") for note in found.notes)
         batches.append(found.batches)
@@ -110,7 +115,7 @@ def test_chunks_are_smaller_where_folding_less_is_not_enough(net, monkeypatch):
     free = sbmc.fit(wide(), EXAMPLES, sampler=SHORT)
     taken = free.cost.expected_bytes
     limit = taken - 2**20
-    kept = sbmc.fit(wide(), EXAMPLES, sampler=SHORT, memory_limit=limit)
+    kept = sbmc.fit(wide(), EXAMPLES, sampler=SHORT, compute=sbmc.Compute(memory_limit=limit))
     assert kept.cost.expected_bytes <= limit < taken
     there, here = free.settings["chunks"], kept.settings["chunks"]
     assert here["examples"] * here["particles"] < there["examples"] * there["particles"]
@@ -120,30 +125,37 @@ def test_chunks_are_smaller_where_folding_less_is_not_enough(net, monkeypatch):
 def test_a_chunk_size_stays_what_it_is(monkeypatch):
     monkeypatch.setattr("sbmc.islands.memory_budget.resident_bytes", lambda: 10**9)
     options = {"sampler": SHORT, "chunk_size": 40}
-    taken = sbmc.fit(wide(), EXAMPLES, **options).cost.expected_bytes
-    kept = sbmc.fit(wide(), EXAMPLES, memory_limit=taken - 2**21, **options)
+    taken = sbmc.fit(wide(), EXAMPLES, **in_groups(options)).cost.expected_bytes
+    options["memory_limit"] = taken - 2**21
+    kept = sbmc.fit(wide(), EXAMPLES, **in_groups(options))
     assert kept.settings["chunks"]["examples"] == 40
     assert kept.settings["chunks"]["particles"] < 10
 
 
 def test_a_checkpoint_goes_on_with_the_chunks_it_was_begun_with(tmp_path, monkeypatch):
     monkeypatch.setattr("sbmc.islands.memory_budget.resident_bytes", lambda: 10**9)
-    options = {"sampler": SHORT, "checkpoint": tmp_path / "run"}
+
+    def fit(islands, **options):
+        compute = sbmc.Compute(checkpoint=tmp_path / "run", **options)
+        return sbmc.fit(wide(), EXAMPLES, sampler=SHORT, islands=islands, compute=compute)
+
     taken = sbmc.fit(wide(), EXAMPLES, sampler=SHORT).cost.expected_bytes
     limit = taken + 3 * 10**6  # places are written
-    begun = sbmc.fit(wide(), EXAMPLES, memory_limit=limit, islands=1, **options)
+    begun = fit(1, memory_limit=limit)
     usual = sbmc.fit(wide(), EXAMPLES, sampler=SHORT).settings["chunks"]
     assert begun.settings["chunks"] != usual
-    more = sbmc.fit(wide(), EXAMPLES, islands=2, **options)
+    more = fit(2)
     assert more.settings["chunks"] == begun.settings["chunks"]
     assert torch.equal(more.positions[:1], begun.positions)
     with pytest.raises(BadInput, match="as the checkpoint was begun"):
-        sbmc.fit(wide(), EXAMPLES, islands=2, memory_limit=10**9, **options)
+        fit(2, memory_limit=10**9)
 
 
 def test_workers_are_counted_each_by_itself(net):
     processes = sbmc.Processes(workers=2, threads=1)
-    found = sbmc.expect(net, EXAMPLES, islands=4, executor=processes, memory_limit=ROOMY)
+    found = sbmc.expect(
+        net, EXAMPLES, islands=4, compute=sbmc.Compute(executor=processes, memory_limit=ROOMY)
+    )
     assert found.bytes <= ROOMY
     assert found.total_bytes > 2 * found.bytes
 
@@ -167,7 +179,7 @@ options = dict(sampler=sampler, islands=islands, progress=False)
 # What libraries load when they are first used is not the run's.
 sbmc.fit(net, tuple(each[:2] for each in data), sampler=sampler, particles=2)
 limit = resident_bytes() + room * 10**6
-kept = sbmc.fit(net, data, memory_limit=limit, **options)
+kept = sbmc.fit(net, data, compute=sbmc.Compute(memory_limit=limit), **options)
 if sys.argv[1] == "folds":
     kept.predict(data[0])
 peaks = [peak_bytes()]

@@ -1,4 +1,4 @@
-"""`fit(checkpoint=...)`: goes on with the same bits, grows, and refuses what is not its own."""
+"""`fit` with a checkpoint: goes on with the same bits, grows, and refuses what is not its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from grouped import in_groups
 from torch import nn
 
 import sbmc
@@ -37,7 +38,7 @@ def make_net() -> nn.Module:
 
 def run(place=None, **options):
     given = {"s": 0.4, "particles": 3, "islands": 2, "progress": False, "sampler": SAMPLERS["hmc"]}
-    return sbmc.fit(make_net(), DATA, checkpoint=place, **(given | options))
+    return sbmc.fit(make_net(), DATA, **in_groups(given | options | {"checkpoint": place}))
 
 
 def at(path):
@@ -158,15 +159,16 @@ def test_another_run_is_refused_with_the_difference_named(tmp_path, options, wor
 def test_other_data_another_model_and_another_version_are_refused(tmp_path, monkeypatch):
     run(at(tmp_path))
     common = {"s": 0.4, "particles": 3, "islands": 2, "sampler": SAMPLERS["hmc"]}
+    common["compute"] = sbmc.Compute(checkpoint=at(tmp_path))
     with pytest.raises(BadInput, match=r"same run.*data"):
-        sbmc.fit(make_net(), other_data(), checkpoint=at(tmp_path), **common)
+        sbmc.fit(make_net(), other_data(), **common)
     network = make_net()
     network[0].weight.data[0, 0] += 1
     with pytest.raises(BadInput, match=r"same run.*anchor"):
-        sbmc.fit(network, DATA, checkpoint=at(tmp_path), **common)
+        sbmc.fit(network, DATA, **common)
     wider = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
     with pytest.raises(BadInput, match=r"same run.*model"):
-        sbmc.fit(wider, DATA, checkpoint=at(tmp_path), **common)
+        sbmc.fit(wider, DATA, **common)
     monkeypatch.setattr(sbmc, "__version__", "9.9")
     with pytest.raises(BadInput, match=r"versions.sbmc is .* there and '?9.9'? here"):
         run(at(tmp_path))

@@ -257,7 +257,7 @@ def test_the_final_layer_alone():
             model,
             (examples.inputs, examples.targets),
             parameters="last",
-            covariance="laplace",
+            prior=sbmc.Prior(covariance="laplace"),
             sampler=sbmc.HMC(steps=1, leapfrog=1, step_size=0.1),
             particles=2,
         )

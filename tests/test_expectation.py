@@ -50,7 +50,8 @@ KNOWN = {
 @pytest.mark.filterwarnings("ignore:The evidence leaves", "ignore:The population")
 @pytest.mark.parametrize("name", KNOWN)
 def test_epochs_are_those_of_the_run(net, name):
-    options = {"sampler": KNOWN[name], "particles": 3, "islands": 2, "anchor_epochs": 11}
+    options = {"sampler": KNOWN[name], "particles": 3, "islands": 2}
+    options["compute"] = sbmc.Compute(anchor_epochs=11)
     expected = sbmc.expect(net, EXAMPLES, **options)
     cost = sbmc.fit(net, EXAMPLES, progress=False, **options).cost
     assert (expected.epochs, expected.forward_epochs) == (cost.epochs, cost.forward_epochs)
@@ -88,9 +89,15 @@ def test_an_upper_bound_is_one(net):
 
 def test_workers_share_the_time_and_not_the_memory(net):
     options = {"islands": 8, "particles": 20}
-    alone = sbmc.expect(net, EXAMPLES, executor=sbmc.InProcess(fold=1, threads=1), **options)
-    four = sbmc.expect(net, EXAMPLES, executor=sbmc.Processes(workers=4, threads=1), **options)
-    many = sbmc.expect(net, EXAMPLES, executor=sbmc.Processes(workers=40, threads=1), **options)
+    executors = [
+        sbmc.InProcess(fold=1, threads=1),
+        sbmc.Processes(workers=4, threads=1),
+        sbmc.Processes(workers=40, threads=1),
+    ]
+    alone, four, many = (
+        sbmc.expect(net, EXAMPLES, compute=sbmc.Compute(executor=executor), **options)
+        for executor in executors
+    )
     assert (alone.workers, four.workers, many.workers) == (1, 4, 8)
     assert (alone.batches, four.batches) == (8, 8)
     assert alone.total_epochs == four.total_epochs == many.total_epochs == 160 * 160
@@ -116,7 +123,9 @@ def test_a_time_is_extrapolated_where_it_would_take_too_long(monkeypatch):
 def test_nothing_is_written_and_nothing_changed(net, tmp_path):
     before = [parameter.clone() for parameter in net.parameters()]
     torch.manual_seed(5)
-    expected = sbmc.expect(net, EXAMPLES, islands=3, checkpoint=tmp_path / "run", seed=4)
+    expected = sbmc.expect(
+        net, EXAMPLES, islands=3, compute=sbmc.Compute(checkpoint=tmp_path / "run"), seed=4
+    )
     after = torch.rand(1)
     torch.manual_seed(5)
     assert torch.equal(after, torch.rand(1))  # no global noise is used
@@ -128,7 +137,7 @@ def test_nothing_is_written_and_nothing_changed(net, tmp_path):
 
 def test_disk_holds_what_a_run_leaves_there(net, tmp_path):
     options = {"sampler": sbmc.HMC(steps=2, step_size=0.1), "particles": 400, "islands": 2}
-    options["checkpoint"] = tmp_path / "run"
+    options["compute"] = sbmc.Compute(checkpoint=tmp_path / "run")
     expected = sbmc.expect(net, EXAMPLES, **options)
     sbmc.fit(net, EXAMPLES, progress=False, **options)
     # beside positions there are reports and headers, of a few kilobytes each
@@ -137,7 +146,7 @@ def test_disk_holds_what_a_run_leaves_there(net, tmp_path):
 
 
 def test_s_zero_takes_nothing(net):
-    nothing = sbmc.expect(net, EXAMPLES, s=0, anchor_epochs=5)
+    nothing = sbmc.expect(net, EXAMPLES, s=0, compute=sbmc.Compute(anchor_epochs=5))
     assert (nothing.epochs, nothing.seconds, nothing.disk_bytes) == (0, 0, 0)
     assert nothing.total_epochs == 5
 
@@ -154,7 +163,7 @@ def test_what_fit_refuses_is_refused(net):
     with pytest.raises(BadInput, match="`s` must be"):
         sbmc.expect(net, EXAMPLES, s=2)
     with pytest.raises(BadInput, match="`executor` must be"):
-        sbmc.expect(net, EXAMPLES, executor="elsewhere")
+        sbmc.expect(net, EXAMPLES, compute=sbmc.Compute(executor="elsewhere"))
     with pytest.raises(TypeError, match="steps"):
         sbmc.expect(net, EXAMPLES, steps=3)
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from grouped import in_groups
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -79,7 +80,7 @@ def test_the_users_module_comes_back_bit_for_bit(training, options):
     net.train(training)
     net[3].train(not training)
     before = snapshot(net)
-    posterior = fit(net, DATA, sampler=QUICK, particles=2, **options)
+    posterior = fit(net, DATA, sampler=QUICK, particles=2, **in_groups(options))
     posterior.predict(DATA[0])
     assert_unchanged(before, net)
 
@@ -147,7 +148,7 @@ def test_the_anchors_cost_is_read_from_its_history():
     assert fit(net, DATA, s=0).cost.total_epochs == 21
     posterior = fit(net, DATA, sampler=QUICK, particles=2)
     assert posterior.cost.total_epochs == 7 * 2 + 21
-    assert fit(net, DATA, s=0, anchor_epochs=5).cost.anchor_epochs == 5
+    assert fit(net, DATA, s=0, compute=sbmc.Compute(anchor_epochs=5)).cost.anchor_epochs == 5
 
 
 def test_s_is_a_tenth_unless_something_else_is_said():
@@ -191,7 +192,7 @@ def test_islands_are_folded_without_a_trace(monkeypatch):
 def test_paths_and_chunks_give_the_same_positions(options):
     net = make_net().double()
     whole = fit(net, DATA, sampler=QUICK, particles=3)
-    other = fit(net, DATA, sampler=QUICK, particles=3, **options)
+    other = fit(net, DATA, sampler=QUICK, particles=3, **in_groups(options))
     torch.testing.assert_close(other.positions, whole.positions, rtol=1e-8, atol=1e-10)
     assert other.settings["path"] == options.get("path", "fused")
     if "chunk_size" in options:
@@ -238,7 +239,9 @@ def test_the_start_at_an_ensemble():
 
 
 def test_double_precision_of_a_single_precision_model():
-    posterior = fit(make_net(), DATA, sampler=QUICK, particles=2, dtype=torch.float64)
+    posterior = fit(
+        make_net(), DATA, sampler=QUICK, particles=2, compute=sbmc.Compute(dtype=torch.float64)
+    )
     assert posterior.positions.dtype == torch.float64
     assert posterior.predict(DATA[0]).probs.shape == (EXAMPLES, 3)
 
@@ -391,7 +394,7 @@ def test_an_island_that_fails_is_reported_and_the_others_are_kept(likelihood):
 
 def test_throw_raises_where_an_island_fails():
     with pytest.raises(RuntimeError, match=r"\d of 6 islands failed \(island \d: "):
-        fit(nn.Linear(4, 3), DATA, likelihood=cliff, throw=True, **WIDE)
+        fit(nn.Linear(4, 3), DATA, likelihood=cliff, compute=sbmc.Compute(throw=True), **WIDE)
 
 
 def test_members_with_huge_weights_fail_in_words():
@@ -423,7 +426,7 @@ NARROW = {"s": 0.05, "particles": 8, "islands": 3, "seed": 5}
 
 def smc_fit(sampler=None, **options):
     arguments = {"sampler": sampler or SMC(mutations=4), **NARROW, **options}
-    return fit(make_net().double(), DATA, **arguments)
+    return fit(make_net().double(), DATA, **in_groups(arguments))
 
 
 def test_smc_is_combined_by_evidence_unless_told_otherwise():
@@ -533,7 +536,9 @@ def test_islands_of_smc_that_fail_are_left_out_with_their_outcome():
     # Random walks in the wide prior: the likelihood is not a number for some first draws.
     options = {**WIDE, "sampler": SMC(mutations=2), "likelihood": cliff, "particles": 1}
     with pytest.warns(RuntimeWarning, match=r"\d of 6 islands failed and are left out \(island"):
-        posterior = fit(nn.Linear(4, 3), DATA, island_weights="equal", **options)
+        posterior = fit(
+            nn.Linear(4, 3), DATA, compute=sbmc.Compute(island_weights="equal"), **options
+        )
     outcomes = [island.outcome for island in posterior.islands]
     assert set(outcomes) == {"completed", "non-finite"}
     kept = outcomes.count("completed")
@@ -655,7 +660,7 @@ def test_bad_input_is_refused_before_any_computing(changes, words, monkeypatch):
     monkeypatch.setattr("sbmc.target.engine.LikelihoodEngine.__init__", computed)
     arguments = {"model": make_net(), "data": DATA, "particles": 2, **changes}
     with pytest.raises(BadInput, match=re.escape(words)):
-        fit(arguments.pop("model"), arguments.pop("data"), **arguments)
+        fit(arguments.pop("model"), arguments.pop("data"), **in_groups(arguments))
 
 
 @pytest.mark.parametrize(
@@ -680,10 +685,17 @@ def test_integers_of_other_libraries_are_integers():
         particles=np.int64(2),
         islands=np.int32(2),
         seed=np.int64(3),
-        chunk_size=np.int64(5),
+        compute=sbmc.Compute(chunk_size=np.int64(5)),
     )
     same = fit(
-        make_net(), DATA, s=0.25, sampler=QUICK, particles=2, islands=2, seed=3, chunk_size=5
+        make_net(),
+        DATA,
+        s=0.25,
+        sampler=QUICK,
+        particles=2,
+        islands=2,
+        seed=3,
+        compute=sbmc.Compute(chunk_size=5),
     )
     assert torch.equal(posterior.positions, same.positions)
     assert {type(posterior.settings[name]) for name in ("particles", "islands", "seed")} == {int}

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from grouped import in_groups
 from torch import nn
 
 import sbmc
@@ -28,7 +29,7 @@ def net():
 def fit(net, **options):
     plain = {"s": 0.2, "particles": 4, "islands": 2, "executor": ALONE, "progress": False}
     options = {"sampler": SAMPLERS["hmc"], **plain, **options}
-    return sbmc.fit(net, (options.pop("x", DATA), LABELS), **options)
+    return sbmc.fit(net, (options.pop("x", DATA), LABELS), **in_groups(options))
 
 
 @pytest.mark.filterwarnings("ignore:The evidence leaves", "ignore:The population")

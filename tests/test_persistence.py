@@ -10,6 +10,7 @@ import struct
 
 import pytest
 import torch
+from grouped import in_groups
 from safetensors.torch import save_file
 from torch import nn
 
@@ -32,7 +33,7 @@ def make_net(seed=2, width=5, activation=nn.Tanh):
 def fitted(net=None, **options):
     data = INPUTS, options.pop("targets", LABELS)
     settings = {"sampler": QUICK, "particles": 2, "islands": 2, **options}
-    return sbmc.fit(net or make_net(), data, **settings)
+    return sbmc.fit(net or make_net(), data, **in_groups(settings))
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ A temperature raises the product to the power 1/T: variances times T, power divi
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,14 +29,11 @@ from sbmc.prior.gaussian import (
     laplace_variance,
     linear_variance,
     split_prior,
-    step_weight,
 )
+from sbmc.prior.options import USUAL_PRIOR, CovarianceRule, Prior
 from sbmc.target.curvature import has_information
 
 DEFAULT_S = 0.1
-COVARIANCES = ("linear", "laplace")
-
-CovarianceRule = Callable[[float, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,56 +41,29 @@ class Anchoring:
     """The prior that the options ask for, and the power of the likelihood; checked when made.
 
     Args:
-        s: the scale, in [0, 1]; 0.1 if neither this nor one of the next two is given.
-        factor_variance: f of the Gaussian factor, instead of `s`.
-        split: the fraction of the likelihood that a Laplace approximation stands for, instead of
-            `s`.
-        posterior_temperature: T.
-        alpha: the rule α(s).
-        covariance: the rule Σ(s): `"linear"`, `"laplace"`, or a function of s and the variances.
+        s: the scale, in [0, 1]; 0.1 if neither this nor an option that replaces it is given.
+        options: the form of the prior.
 
     Raises:
-        BadInput: a value breaks its rule, or two options exclude each other.
+        BadInput: `s` breaks its rule, or is given with an option that replaces it.
 
     Example:
-        >>> Anchoring(split=0.25, posterior_temperature=0.5).power
+        >>> Anchoring(options=Prior(split=0.25, posterior_temperature=0.5)).power
         1.5
     """
 
     s: float | None = None
-    factor_variance: float | None = None
-    split: float | None = None
-    posterior_temperature: float = 1.0
-    alpha: Callable[[float], float] = step_weight
-    covariance: str | CovarianceRule = "linear"
+    options: Prior = USUAL_PRIOR
 
     def __post_init__(self) -> None:
-        instead = [name for name in ("factor_variance", "split") if getattr(self, name) is not None]
+        instead = self.options.instead_of_s
         if self.s is None and not instead:
             object.__setattr__(self, "s", DEFAULT_S)
         for name in instead:
-            others = [n for n in ("s", *instead) if n != name and getattr(self, n) is not None]
-            given = Phrase(
-                f"both, with {others[0]} = {getattr(self, others[0])!r}" if others else ""
-            )
-            require(not others, name, "given alone, since it replaces `s`", given)
-            for rule, plain in (("alpha", (step_weight,)), ("covariance", _LINEAR)):
-                reason = f"left out with `{name}`, which has no s to apply it to"
-                value = getattr(self, rule)
-                shown = value if isinstance(value, str) else Phrase("a rule")
-                require(value in plain, rule, reason, shown)
+            both = Phrase(f"both, with s = {self.s!r}")
+            require(self.s is None, name, "given alone, since it replaces `s`", both)
         if self.s is not None:
             require(is_number(self.s) and 0 <= self.s <= 1, "s", "in [0, 1]", self.s)
-        if self.factor_variance is not None:
-            good = is_number(self.factor_variance) and 0 < self.factor_variance < math.inf
-            require(good, "factor_variance", "positive and finite", self.factor_variance)
-        if self.split is not None:
-            good = is_number(self.split) and 0 < self.split < 1
-            require(good, "split", "in (0, 1)", self.split)
-        heat = self.posterior_temperature
-        good = is_number(heat) and 0 < heat < math.inf
-        require(good, "posterior_temperature", "positive and finite", heat)
-        _check_covariance(self.covariance)
 
     @property
     def is_point(self) -> bool:
@@ -104,20 +73,20 @@ class Anchoring:
     @property
     def curved(self) -> bool:
         """Whether the prior needs the Fisher information at the anchor."""
-        return self.split is not None or (self.covariance == "laplace" and not self.is_point)
+        laplace = self.options.covariance == "laplace" and not self.is_point
+        return laplace or self.options.split is not None
 
     @property
     def power(self) -> float:
         """The power of the likelihood."""
-        share = 1.0 if self.split is None else 1.0 - float(self.split)
-        return share / float(self.posterior_temperature)
+        share = 1.0 if self.options.split is None else 1.0 - float(self.options.split)
+        return share / float(self.options.posterior_temperature)
 
     def check(self, anchors: Tensor, variance: Tensor, likelihood: Likelihood) -> None:
         """Refuse what shows only with the anchors, and without going through the data."""
         if self.curved:
-            name, given = (
-                ("covariance", "'laplace'") if self.split is None else ("split", self.split)
-            )
+            split = self.options.split
+            name, given = ("covariance", "'laplace'") if split is None else ("split", split)
             rule = "left out for a likelihood of your own, whose Fisher information is not known"
             require(has_information(likelihood), name, rule, Phrase(given))
         elif not self.is_point:
@@ -136,28 +105,29 @@ class Anchoring:
         Returns:
             The prior.
         """
-        if self.factor_variance is not None:
-            prior = factor_prior(anchor, float(self.factor_variance), variance)
-        elif self.split is not None:
-            prior = split_prior(anchor, float(self.split), variance, self._seen(information))
+        options = self.options
+        if options.factor_variance is not None:
+            prior = factor_prior(anchor, float(options.factor_variance), variance)
+        elif options.split is not None:
+            prior = split_prior(anchor, float(options.split), variance, self._seen(information))
         else:
-            rule = self.covariance
+            rule = options.covariance
             if isinstance(rule, str):
                 rule = linear_variance if rule == "linear" else self._laplace(information)
             assert self.s is not None  # for the type checker; see __post_init__
-            prior = anchored_prior(anchor, self.s, variance, alpha=self.alpha, covariance=rule)
-        heat = float(self.posterior_temperature)
-        return prior if heat == 1 else prior.tempered(heat)
+            prior = anchored_prior(anchor, self.s, variance, alpha=options.alpha, covariance=rule)
+        temperature = float(options.posterior_temperature)
+        return prior if temperature == 1 else prior.tempered(temperature)
 
     def describe(self) -> dict[str, Any]:
         """What the settings of a posterior say; options that were not used are left out."""
         plain: dict[str, Any] = {"s": None if self.s is None else float(self.s)}
         for name in ("factor_variance", "split"):
-            if getattr(self, name) is not None:
-                plain[name] = float(getattr(self, name))
-        if self.posterior_temperature != 1:
-            plain["posterior_temperature"] = float(self.posterior_temperature)
-        if self.covariance == "laplace":
+            if getattr(self.options, name) is not None:
+                plain[name] = float(getattr(self.options, name))
+        if self.options.posterior_temperature != 1:
+            plain["posterior_temperature"] = float(self.options.posterior_temperature)
+        if self.options.covariance == "laplace":
             plain["covariance"] = "laplace"
         return plain
 
@@ -169,19 +139,6 @@ class Anchoring:
         if information is None:
             raise RuntimeError("a curved prior was built before its information was computed")
         return information
-
-
-_LINEAR = ("linear", linear_variance)
-
-
-def _check_covariance(covariance: object) -> None:
-    if isinstance(covariance, str) and covariance not in COVARIANCES:
-        raise BadInput(
-            f"`covariance` must be one of {', '.join(COVARIANCES)} or a rule, "
-            f"but got {covariance!r}.{nearest(covariance, COVARIANCES)}"
-        )
-    good = isinstance(covariance, str) or callable(covariance)
-    require(good, "covariance", "'linear', 'laplace' or a rule", covariance)
 
 
 class Anchors(NamedTuple):
@@ -208,7 +165,7 @@ def resolve_anchors(
 
     Raises:
         BadInput: no modules, other weights than the model has, one that differs from the model in
-            what is not sampled, or a cost that is none.
+            what is not sampled.
     """
     modules, positions = [model], space.flatten(model).unsqueeze(0).to(like)
     if anchors is not None:
@@ -217,8 +174,6 @@ def resolve_anchors(
         for index, member in enumerate(modules):
             _require_same_rest(model, member, index, space)
     if epochs is not None:
-        good = is_number(epochs) and 0 <= epochs < math.inf
-        require(good, "anchor_epochs", "a non-negative number", epochs)
         return Anchors(positions, float(epochs))
     # An ensemble has its members' histories, failed ones included; a trained module has its own.
     histories = getattr(anchors, "histories", [getattr(m, "history", None) for m in modules])

@@ -119,7 +119,7 @@ def report_failures(results: list[Island], throw: bool) -> None:
     warnings.warn(
         f"{len(failed)} of {len(results)} islands failed and are left out ({words}).",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
@@ -133,5 +133,5 @@ def warn_of_few_islands(posterior: Posterior) -> None:
             f"(`posterior.island_ess`): predictions rest on few of them. More particles make the "
             f'evidence less noisy; `island_weights="equal"` uses all islands.',
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sbmc.fitting.fit import fit
 from sbmc.fitting.preparing import Prepared, prepare
+from sbmc.fitting.request import FitRequest, takes_arguments_of
 from sbmc.islands.executors import InProcess, Processes
 from sbmc.islands.executors.contract import available_cores
 from sbmc.islands.memory import resident_bytes, size_in_words
@@ -29,8 +27,6 @@ from sbmc.target.target import Target
 
 # Seconds that measuring may take, about; and evaluations that a time is the median of.
 PATIENCE, REPEATS = 2.0, 3
-
-_NOT_NEEDED = ("progress", "throw", "retries")
 
 
 @dataclass(frozen=True)
@@ -80,16 +76,15 @@ class Expectation:
         return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])
 
 
-def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
+@takes_arguments_of(FitRequest)
+def expect(request: FitRequest) -> Expectation:
     """Say what `fit` would take with the same arguments; nothing is sampled and nothing written.
 
     A few evaluations of the likelihood are made, at most about two seconds of them, to measure how
     long they take.
 
     Args:
-        model: as for `fit`; its weights do not matter here.
-        data: as for `fit`.
-        options: keyword arguments of `fit`.
+        request: the arguments of `fit`, given in the same way; the model's weights do not matter.
 
     Returns:
         Epochs, time, memory and disk.
@@ -100,11 +95,12 @@ def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
 
     Example:
         >>> import sbmc
+        >>> from torch import nn
         >>> data = torch.randn(20, 2), torch.randint(2, (20,))
         >>> expect(nn.Linear(2, 2), data, sampler=sbmc.HMC(epochs=50), islands=3).epochs
         50.0
     """
-    prepared = check(model, data, **options)
+    prepared = prepare(request)
     work, islands = prepared.work, len(prepared.numbers)
     if work is None:
         here = resident_bytes()
@@ -158,13 +154,12 @@ def expect(model: nn.Module, data: Any, **options: Any) -> Expectation:
     )
 
 
-def check(model: nn.Module, data: Any, **options: Any) -> Prepared:
+@takes_arguments_of(FitRequest)
+def check(request: FitRequest) -> Prepared:
     """Refuse what `fit` would refuse, without measuring anything.
 
     Args:
-        model: as for `fit`.
-        data: as for `fit`.
-        options: keyword arguments of `fit`.
+        request: the arguments of `fit`, given in the same way.
 
     Returns:
         What would be sampled.
@@ -173,9 +168,7 @@ def check(model: nn.Module, data: Any, **options: Any) -> Prepared:
         BadInput: what `fit` would refuse.
         TypeError: an argument that `fit` does not have.
     """
-    bound = inspect.signature(fit).bind(model, data, **options)
-    bound.apply_defaults()
-    return prepare(**{name: v for name, v in bound.arguments.items() if name not in _NOT_NEEDED})
+    return prepare(request)
 
 
 def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:

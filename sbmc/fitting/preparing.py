@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.fitting.anchoring import Anchoring, resolve_anchors, resolve_start
 from sbmc.fitting.collecting import Subject
+from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
 from sbmc.islands.memory import parse_bytes
@@ -22,12 +23,10 @@ from sbmc.islands.work import Work
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
 from sbmc.model.data import as_examples
-from sbmc.model.forward import check_path
 from sbmc.model.functional import converted
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
 from sbmc.posterior.identity import APART, IN_WORDS, identify, software
-from sbmc.posterior.weights import check_weighting
 from sbmc.prior.gaussian import AnchoredPrior, Variance, resolve_variance
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
@@ -73,37 +72,11 @@ class Prepared:
     memory: Memory | None = None
 
 
-def prepare(
-    model: nn.Module,
-    data: Any,
-    *,
-    s: Any,
-    prior_variance: Variance,
-    sampler: Sampler | None,
-    particles: int,
-    islands: int,
-    seed: int,
-    start: Any,
-    anchors: Any,
-    island_weights: str | None,
-    parameters: Any,
-    likelihood: Any,
-    alpha: Any,
-    covariance: Any,
-    factor_variance: float | None,
-    split: float | None,
-    posterior_temperature: float,
-    anchor_epochs: float | None,
-    path: str,
-    chunk_size: int | None,
-    memory_limit: int | str | None,
-    dtype: torch.dtype | None,
-    device: Any,
-    executor: Any,
-    checkpoint: Any,
-    first_island: int,
-) -> Prepared:
-    """Check the arguments of `fit`, which says what they are, and build what they ask for.
+def prepare(request: FitRequest) -> Prepared:
+    """Check the arguments of `fit`, and build what they ask for.
+
+    Args:
+        request: the arguments.
 
     Returns:
         What is ready to be sampled.
@@ -112,36 +85,32 @@ def prepare(
         BadInput: an argument breaks its rule.
     """
     keep_to_one_thread_after_a_fork()
-    scheme = Anchoring(s, factor_variance, split, posterior_temperature, alpha, covariance)
+    compute, particles, islands = request.compute, request.particles, request.islands
+    scheme = Anchoring(request.s, request.prior)
     _require_positive_integers(particles=particles, islands=islands)
-    if chunk_size is not None:
-        _require_positive_integers(chunk_size=chunk_size)
-    limit = None if memory_limit is None else parse_bytes(memory_limit)
-    good = is_whole(first_island) and first_island >= 0
-    require(good, "first_island", "a non-negative integer", first_island)
-    executor, place = as_executor(executor), as_checkpoint(checkpoint)
+    limit = None if compute.memory_limit is None else parse_bytes(compute.memory_limit)
+    executor, place = as_executor(compute.executor), as_checkpoint(compute.checkpoint)
+    seed, first_island = request.seed, compute.first_island
     generator(seed)  # refuses a bad seed
-    check_path(path)
-    algorithm, start, weighting = _resolve_sampler(sampler, start, island_weights, anchors)
+    algorithm, start, weighting = _resolve_sampler(request)
+    model, parameters, anchors = request.model, request.parameters, request.anchors
     space = select_parameters(model, parameters)
     own = space.flatten(model)
-    dtype = own.dtype if dtype is None else dtype
-    real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
-    require(real, "dtype", "a floating-point torch.dtype", dtype)
-    like = own.to(torch.device(own.device if device is None else device), dtype)
-    variance = resolve_variance(prior_variance, space, dtype).to(like.device)
-    places, anchor_cost = resolve_anchors(model, anchors, anchor_epochs, space, like)
+    dtype = own.dtype if compute.dtype is None else compute.dtype
+    like = own.to(torch.device(own.device if compute.device is None else compute.device), dtype)
+    variance = resolve_variance(request.prior_variance, space, dtype).to(like.device)
+    places, anchor_cost = resolve_anchors(model, anchors, compute.anchor_epochs, space, like)
     numbers = range(int(first_island), int(first_island) + int(islands))
     every = places
     places = places[: numbers.stop]
-    family = as_likelihood(likelihood)
+    family = as_likelihood(request.likelihood)
     scheme.check(places, variance, family)
     begin = resolve_start(start, space, like)
-    examples = as_examples(data).to(dtype=dtype, device=like.device)
+    examples = as_examples(request.data).to(dtype=dtype, device=like.device)
     subject = Subject(converted(model, dtype, like.device), space, family)
     settings = {
         **scheme.describe(),
-        "prior_variance": _describe_variance(prior_variance),
+        "prior_variance": _describe_variance(request.prior_variance),
         "particles": int(particles),
         "islands": int(islands),
         "seed": int(seed),
@@ -156,7 +125,7 @@ def prepare(
         settings["anchors"] = len(places)
     if first_island:
         settings["first_island"] = int(first_island)
-    build = EngineBuilder(*subject, examples, path, chunk_size)
+    build = EngineBuilder(*subject, examples, compute.path, compute.chunk_size)
     settings["probe"] = build.probe(every[0])
     ready = Prepared(
         subject=subject,
@@ -198,17 +167,14 @@ def prepare(
     )
 
 
-def _resolve_sampler(
-    sampler: Sampler | None, start: Any, island_weights: str | None, anchors: Any
-) -> tuple[Sampler, Any, str]:
+def _resolve_sampler(request: FitRequest) -> tuple[Sampler, Any, str]:
     """The algorithm, where it starts and how its islands are combined, checked together."""
-    algorithm: Sampler = HMC() if sampler is None else sampler
+    algorithm: Sampler = HMC() if request.sampler is None else request.sampler
     good = isinstance(algorithm, Sampler) and dataclasses.is_dataclass(algorithm)
-    require(good, "sampler", "settings such as sbmc.HMC(...) or sbmc.SMC(...)", sampler)
-    start = algorithm.default_start if start is None else start
-    usual = algorithm.default_weights if anchors is None else "equal"
-    weighting = usual if island_weights is None else island_weights
-    check_weighting(weighting)
+    require(good, "sampler", "settings such as sbmc.HMC(...) or sbmc.SMC(...)", request.sampler)
+    start = algorithm.default_start if request.start is None else request.start
+    usual = algorithm.default_weights if request.anchors is None else "equal"
+    weighting = request.compute.island_weights or usual
     if algorithm.default_weights == "evidence":
         # Tempering begins at temperature 0, whose target is the prior.
         named = start if isinstance(start, str) else Phrase("members")
@@ -216,7 +182,7 @@ def _resolve_sampler(
     else:
         rule = f"'equal' for {type(algorithm).__name__}, which estimates no evidence"
         require(weighting == "equal", "island_weights", rule, weighting)
-    if anchors is not None:
+    if request.anchors is not None:
         rule = "'equal' with `anchors`, since evidence compares islands of one prior only"
         require(weighting == "equal", "island_weights", rule, weighting)
     return algorithm, start, weighting

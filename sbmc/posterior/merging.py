@@ -36,7 +36,7 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         >>> net, data = torch.nn.Linear(2, 2), (torch.randn(20, 2), torch.randint(2, (20,)))
         >>> options = dict(sampler=sbmc.HMC(steps=3), particles=4, islands=2)
         >>> one = sbmc.fit(net, data, **options)
-        >>> two = sbmc.fit(net, data, **options, first_island=2)
+        >>> two = sbmc.fit(net, data, **options, compute=sbmc.Compute(first_island=2))
         >>> merge([one, two]).positions.shape
         torch.Size([4, 4, 6])
     """

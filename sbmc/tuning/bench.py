@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 import warnings
@@ -10,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from sbmc.fitting.compute import USUAL_COMPUTE, Compute
 from sbmc.fitting.fit import fit
 from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples
@@ -142,15 +144,18 @@ class Bench:
                     seen,
                     s=s,
                     prior_variance=v,
-                    anchor_epochs=0.0,
-                    first_island=fold,  # noise of its own, and the same for every s
-                    **self.options,
+                    **{**self.options, "compute": self._compute(fold)},
                 )
         except RuntimeError:
             return Cell(v, s, fold, {}, 0.0, round(time.perf_counter() - began, 3))
         scores = self._score(posterior, fold)
         epochs = posterior.cost.epochs + posterior.cost.forward_epochs
         return Cell(v, s, fold, scores, epochs, round(time.perf_counter() - began, 3))
+
+    def _compute(self, fold: int) -> Compute:
+        # Every fold has noise of its own, which is the same for every s.
+        given = self.options.get("compute", USUAL_COMPUTE)
+        return dataclasses.replace(given, anchor_epochs=0.0, first_island=fold)
 
     def _score_map(self, model: nn.Module, v: float, fold: int) -> dict[str, float]:
         names = ("likelihood", "parameters")

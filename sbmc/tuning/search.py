@@ -11,10 +11,12 @@ from typing import Any
 from torch import nn
 
 from sbmc.checks import Phrase, is_whole, require
+from sbmc.fitting.compute import Compute
 from sbmc.fitting.preparing import describe_sampler
 from sbmc.likelihoods import Custom, as_likelihood
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.parameters import Selection, select_parameters
+from sbmc.prior.options import Prior, changed_options
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
@@ -88,7 +90,8 @@ def tune(
         validation_share: of the examples that are not held out, which part stops training early.
         examples: use so many of the examples, chosen at random; all if not given.
         extensions: values of v that may be added at the edge of the grid.
-        fit_options: further arguments of `fit`, such as `{"covariance": "laplace"}`.
+        fit_options: further arguments of `fit`, such as
+            `{"prior": sbmc.Prior(covariance="laplace")}`.
         folder: where every score is written as soon as it is there. The same call goes on where a
             stopped one was; one with other grids adds to it.
         about: name and checksum of the data, for the file.
@@ -157,7 +160,7 @@ def tune(
         "patience": int(patience),
         "validation_share": float(validation_share),
         "examples": None if examples is None else int(examples),
-        "fit_options": {name: str(value) for name, value in (fit_options or {}).items()},
+        "fit_options": _describe_options(fit_options or {}),
         "data": whole,
     }
     beginning = Tuning(settings, int(seed), variances, scales, data=dict(about or {}))
@@ -174,3 +177,11 @@ def tune(
     }
     bench = Bench(model, space, family, checked, parts, how, options, ledger, progress)
     return bench.search(variances, scales, int(extensions))
+
+
+def _describe_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """Arguments of `fit` as words; the options of a group stand by their names."""
+    plain: dict[str, Any] = {}
+    for name, value in options.items():
+        plain |= changed_options(value) if isinstance(value, (Prior, Compute)) else {name: value}
+    return {name: str(value) for name, value in plain.items()}

@@ -71,7 +71,7 @@ def forecast(context: Context, method: Method) -> Forecast:
         members = [context.network] * settings["particles"] if begins else None
         options = fit_options(context, method.sampler, anchors, members)
         data = context.data.train_and_validation
-        sampling = sbmc.expect(context.network, data, anchor_epochs=0.0, **options)
+        sampling = sbmc.expect(context.network, data, **options)
     return Forecast(networks, epochs, training, sampling)
 
 

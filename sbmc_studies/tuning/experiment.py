@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import require
+from sbmc.prior.options import Prior
 from sbmc.tuning.folds import check_folds
 from sbmc.tuning.grid import s_grid, v_grid
 from sbmc.tuning.search import EXTENSIONS, tune
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import Method, get_methods
-from sbmc_studies.experiments.methods.sampled import PRIOR_OPTIONS
+from sbmc_studies.experiments.methods.sampled import prior_options
 from sbmc_studies.experiments.samplers import build_sampler
 from sbmc_studies.experiments.settings import Settings, resolve, settings_hash
 
@@ -223,15 +224,16 @@ def expect_tuning(plan: Plan, data_dir: Path | None = None) -> tuple[Expectation
         s=0.1,
         sampler=build_sampler(str(plan.method.sampler), settings),
         particles=settings["particles"],
-        anchor_epochs=0.0,
         start=settings["start"],
+        compute=sbmc.Compute(anchor_epochs=0.0),
         **_options(settings),
     )
     return training, sampling
 
 
 def _options(settings: Settings) -> dict[str, Any]:
-    return {name: settings[name] for name in PRIOR_OPTIONS if settings.get(name) is not None}
+    given = prior_options(settings)
+    return {"prior": Prior(**given)} if given else {}
 
 
 def _load(plan: Plan, data_dir: Path | None) -> tuple[Any, Any, float, dict[str, str]]:

@@ -246,7 +246,7 @@ def test_the_priors_of_fit_give_the_log_density_without_being_asked_for(tmp_path
     x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
     data = x, (x[:, 0] > 0).long()
     run = {"sampler": sbmc.HMC(steps=3), "particles": 4, "islands": 3, "progress": False}
-    posterior = sbmc.fit(nn.Linear(2, 2), data, posterior_temperature=0.5, **run)
+    posterior = sbmc.fit(nn.Linear(2, 2), data, prior=sbmc.Prior(posterior_temperature=0.5), **run)
     names = [each.name for each in diagnose(posterior, data=data).summaries]
     assert "log density" in names
     given = diagnose(posterior, data=data, prior=posterior.priors, power=2.0)

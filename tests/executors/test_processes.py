@@ -238,7 +238,8 @@ torch.manual_seed(0)
 net, data = Net(), (torch.randn(20, 2), torch.randint(2, (20,)))
 runs = [
     sbmc.fit(net, data, sampler=sbmc.HMC(steps=3), islands=2, particles=2,
-             likelihood=lambda o, t: Loss()(o, t), executor=executor, progress=False)
+             likelihood=lambda o, t: Loss()(o, t), progress=False,
+             compute=sbmc.Compute(executor=executor))
     for executor in (InProcess(fold=1), Processes(workers=1))
 ]
 print(torch.equal(runs[0].positions, runs[1].positions))

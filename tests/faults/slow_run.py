@@ -55,10 +55,9 @@ def run(sampler: str, executor: str, checkpoint: str | None, seconds: float) -> 
         sampler=SAMPLERS[sampler],
         particles=3,
         islands=ISLANDS,
-        path="loop",
-        executor=EXECUTORS[executor],
-        checkpoint=place,
-        retries=20,
+        compute=sbmc.Compute(
+            path="loop", executor=EXECUTORS[executor], checkpoint=place, retries=20
+        ),
         progress=False,
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from grouped import in_groups
 from torch import nn
 
 import sbmc
@@ -114,7 +115,7 @@ def make_net():
 
 def fit(net=None, **options):
     options = {"sampler": sbmc.HMC(steps=2), "particles": 2, "progress": False, **options}
-    return sbmc.fit(make_net() if net is None else net, DATA, **options)
+    return sbmc.fit(make_net() if net is None else net, DATA, **in_groups(options))
 
 
 def test_a_library_without_the_function_falls_back_to_torch(tmp_path, monkeypatch, caplog):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from grouped import in_groups
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -37,7 +38,7 @@ def make_net() -> nn.Module:
 def fit(place=None, **options):
     quick = {"particles": 3, "islands": 2, "progress": False}
     quick["sampler"] = sbmc.HMC(steps=3, leapfrog=1)
-    return sbmc.fit(make_net(), DATA, checkpoint=place, **(quick | options))
+    return sbmc.fit(make_net(), DATA, **in_groups(quick | options | {"checkpoint": place}))
 
 
 # The pilot of SMC

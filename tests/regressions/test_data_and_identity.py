@@ -10,6 +10,7 @@ import re
 
 import pytest
 import torch
+from grouped import in_groups
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -52,7 +53,7 @@ def rounded(outputs, targets):
 
 def fit(net=None, data=(X, Y), **options):
     plain = {"s": 0.2, "particles": 2, "islands": 2, "sampler": QUICK, "progress": False}
-    return sbmc.fit(net or Net(), data, **(plain | options))
+    return sbmc.fit(net or Net(), data, **in_groups(plain | options))
 
 
 FORWARD = "outputs of the model on rows of the data differ"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from grouped import in_groups
 from torch import nn
 
 import sbmc
@@ -117,7 +118,7 @@ def make_net() -> nn.Module:
 
 
 def fit(place, **options):
-    return sbmc.fit(make_net(), DATA, checkpoint=place, **(QUICK | options))
+    return sbmc.fit(make_net(), DATA, **in_groups(QUICK | options | {"checkpoint": place}))
 
 
 class Slow(sbmc.HMC):
@@ -178,8 +179,8 @@ class HMC(sbmc.HMC):
 torch.manual_seed(3)
 sampler = HMC(steps=3, leapfrog=1) if "wait" in sys.argv else sbmc.HMC(steps=3, leapfrog=1)
 try:
-    sbmc.fit(nn.Linear(3, 2), (x, y), checkpoint=sys.argv[1], particles=2, sampler=sampler,
-             progress=False)
+    sbmc.fit(nn.Linear(3, 2), (x, y), particles=2, sampler=sampler, progress=False,
+             compute=sbmc.Compute(checkpoint=sys.argv[1]))
     print("done")
 except sbmc.BadInput as error:
     print(error)

@@ -128,7 +128,7 @@ SAMPLERS = {
 def test_a_fit_of_a_small_network_starts_no_threads_and_keeps_its_bits(sampler, monkeypatch):
     net = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 2))
     data = torch.randn(200, 20), torch.randint(2, (200,))
-    options = {"sampler": sampler, "progress": False, "chunk_size": 50}
+    options = {"sampler": sampler, "progress": False, "compute": sbmc.Compute(chunk_size=50)}
     alone = sbmc.fit(net, data, **options)
     monkeypatch.setattr("sbmc.model.threads._pool", None)
     with torch_threads(2):

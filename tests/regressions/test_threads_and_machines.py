@@ -206,8 +206,8 @@ lock = Lock()
 
 
 def run(threads=None):
-    executor = sbmc.InProcess(threads=threads)
-    options = {"particles": 4, "chunk_size": 100, "progress": False, "executor": executor}
+    compute = sbmc.Compute(executor=sbmc.InProcess(threads=threads), chunk_size=100)
+    options = {"particles": 4, "progress": False, "compute": compute}
     fitted = sbmc.fit(net, data, sampler=sbmc.HMC(steps=2), **options)
     fitted.predict(data[0])
     return fitted.positions

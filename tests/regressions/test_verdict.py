@@ -292,7 +292,7 @@ def test_a_part_of_the_islands_and_merged_ones_have_a_verdict_of_their_own():
     net, data = nn.Linear(3, 2), linear_data()
     options = {"sampler": HMC(steps=12), "progress": False, "islands": 2}
     one = sbmc.fit(net, data, **options)
-    two = sbmc.fit(net, data, **options, first_island=2)
+    two = sbmc.fit(net, data, **options, compute=sbmc.Compute(first_island=2))
     assert one.health.figures["particles"] == 20
     assert one.first(1).health.figures["particles"] == 10
     assert sbmc.merge([one, two]).health.figures["particles"] == 40
@@ -303,7 +303,7 @@ def test_a_resumed_run_has_the_verdict_of_an_undisturbed_one(tmp_path):
     options = {"sampler": HMC(steps=12), "progress": False}
     undisturbed = sbmc.fit(net, data, **options)
     for _ in range(2):  # the second time all islands are found finished
-        again = sbmc.fit(net, data, **options, checkpoint=tmp_path / "run")
+        again = sbmc.fit(net, data, **options, compute=sbmc.Compute(checkpoint=tmp_path / "run"))
         assert again.health == undisturbed.health
 
 

@@ -21,6 +21,7 @@ from every_sampler import (
     field_names,
     small,
 )
+from grouped import in_groups
 from targets import conjugate_regression, island_noise
 from torch import nn
 
@@ -67,7 +68,13 @@ def fit(model, data, settings, **options):
         # Populations of four collapse, and say so.
         warnings.filterwarnings("ignore", "The population of|The evidence leaves", RuntimeWarning)
         return sbmc.fit(
-            model, data, s=0.25, sampler=settings, particles=PARTICLES, progress=False, **options
+            model,
+            data,
+            s=0.25,
+            sampler=settings,
+            particles=PARTICLES,
+            progress=False,
+            **in_groups(options),
         )
 
 

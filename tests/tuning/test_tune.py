@@ -67,7 +67,7 @@ def test_scores_are_those_of_the_held_out_examples():
     assert cells[0.0, 1].scores == cells[None, 1].scores
     posterior = sbmc.fit(
         model, (inputs[fold.seen], labels[fold.seen]), s=0.1, prior_variance=0.3,
-        sampler=QUICK["sampler"], particles=4, first_island=1,
+        sampler=QUICK["sampler"], particles=4, compute=sbmc.Compute(first_island=1),
     )  # fmt: skip
     probs = posterior.predict(inputs[fold.held_out]).probs
     assert cells[0.1, 1].scores["accuracy"] == sbmc.prediction.metrics.accuracy(

@@ -45,8 +45,8 @@ class Ray(Executor):
     RAY_ADDRESS, names a cluster to join; without either, a local one is started for the run, which
     listens on the loopback interface alone. The work is put into Ray's object store once.
 
-    A task sees only the GPUs that Ray has given to it: with `fit(..., device="cuda")` and `gpus=1`
-    every island computes on its own.
+    A task sees only the GPUs that Ray has given to it: with `sbmc.Compute(device="cuda")` and
+    `gpus=1` every island computes on its own.
 
     Args:
         address: of a cluster: `"auto"`, `"host:port"` or `"ray://host:port"`. Its machines need

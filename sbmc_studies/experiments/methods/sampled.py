@@ -15,7 +15,7 @@ from sbmc_studies.runs.context import Context, Trained
 if TYPE_CHECKING:
     from sbmc.islands.cost import Cost
 
-# Options of the prior, as `fit` takes them; None leaves them out.
+# Options of the prior, as `sbmc.Prior` takes them; None leaves them out.
 PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")
 # Warnings that the record has in it, and that the command line says in its own words.
 _IN_THE_RECORD = (".*islands failed", "The posterior is not ok", "The evidence leaves")
@@ -58,10 +58,8 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
         posterior = sbmc.fit(
             model,
             context.data.train_and_validation,
-            anchor_epochs=anchor_epochs,
             progress=context.progress,
-            retries=context.execution.retries,
-            **fit_options(context, kind, anchors, members),
+            **fit_options(context, kind, anchors, members, anchor_epochs),
         )
 
     def cost(islands: int) -> dict[str, float | None]:
@@ -99,7 +97,7 @@ def _refuse_early(context: Context, kind: str, anchor_per_island: bool) -> None:
     begins = settings["start"] == "ensemble"
     members = [network] * settings["particles"] if begins else None
     options = fit_options(context, kind, anchors, members)
-    check(network, context.data.train_and_validation, anchor_epochs=0.0, **options)
+    check(network, context.data.train_and_validation, **options)
 
 
 def _memory(cost: Cost) -> dict[str, int | None]:
@@ -116,7 +114,18 @@ def needs_anchor(settings: Settings) -> bool:
     return anchors_at_map(settings) or settings["start"] == "anchor"
 
 
-def fit_options(context: Context, kind: str, anchors: Any = None, members: Any = None) -> Settings:
+def prior_options(settings: Settings) -> dict[str, Any]:
+    """Arguments of `sbmc.Prior` that the settings give."""
+    return {name: settings[name] for name in PRIOR_OPTIONS if settings.get(name) is not None}
+
+
+def fit_options(
+    context: Context,
+    kind: str,
+    anchors: Any = None,
+    members: Any = None,
+    anchor_epochs: float = 0.0,
+) -> Settings:
     """What `sbmc.fit` and `sbmc.expect` are told apart from the model and the data.
 
     Args:
@@ -124,29 +133,34 @@ def fit_options(context: Context, kind: str, anchors: Any = None, members: Any =
         kind: the sampler's name.
         anchors: networks, one for each island, if each has its own.
         members: networks to start from, if that is what the settings say.
+        anchor_epochs: what training the networks has cost.
 
     Returns:
         Keyword arguments.
     """
-    settings = context.settings
-    options = {name: settings[name] for name in PRIOR_OPTIONS if settings.get(name) is not None}
-    if anchors is not None:
-        options["anchors"] = anchors
+    import sbmc
+
+    settings, execution = context.settings, context.execution
     return {
-        **options,
         "s": settings["s"],
         "prior_variance": settings["prior_variance"],
         "sampler": build_sampler(kind, settings),
         "particles": settings["particles"],
         "islands": settings["islands"],
-        "first_island": settings.get("first_island") or 0,
         "seed": context.seed,
         "start": settings["start"] if members is None else members,
-        "island_weights": settings.get("island_weights"),
-        "executor": context.execution.build(),
-        "checkpoint": context.execution.at(context.folder),
-        "memory_limit": context.execution.memory_limit,
-        "chunk_size": context.execution.chunk_size,
+        "anchors": anchors,
+        "prior": sbmc.Prior(**prior_options(settings)),
+        "compute": sbmc.Compute(
+            executor=execution.build(),
+            checkpoint=execution.at(context.folder),
+            memory_limit=execution.memory_limit,
+            retries=execution.retries,
+            chunk_size=execution.chunk_size,
+            first_island=settings.get("first_island") or 0,
+            island_weights=settings.get("island_weights"),
+            anchor_epochs=anchor_epochs,
+        ),
     }
 
 

@@ -1,0 +1,114 @@
+"""`sbmc.Compute`: where and how islands are computed, and how they are put together."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import Executor as FuturesExecutor
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import torch
+
+from sbmc.checks import is_number, is_whole, require
+from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
+from sbmc.islands.executors import Executor, as_executor
+from sbmc.islands.memory import parse_bytes
+from sbmc.model.forward import check_path
+from sbmc.posterior.weights import check_weighting
+from sbmc.prior.options import changed_options
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Compute:
+    """Where and how `fit` computes; what is sampled is said elsewhere.
+
+    Args:
+        executor: who runs the islands: `"in-process"` (the default; islands that fit are folded
+            into one batch), `"processes"`, `"ray"`, settings such as `sbmc.Processes(workers=4)`,
+            or any `concurrent.futures.Executor`.
+        checkpoint: a folder, or `sbmc.CheckpointAt(folder, every=seconds)`: every island saves its
+            state, and the same call goes on where a stopped run was, with the same bits. A finished
+            run with more `islands` is extended. A folder has one run at a time.
+        memory_limit: of each process that runs islands, libraries and data included: bytes, or
+            words such as `"2GiB"` and `"500 MB"`. Chunks, folds and threads are chosen to stay
+            inside; a run that cannot is refused at once.
+        device: where to compute; the model's if not given.
+        dtype: of parameters and data; the model's if not given.
+        retries: how often an island is tried again whose worker was lost, or, where there is a
+            checkpoint to go on from, whose computation failed.
+        chunk_size: examples per chunk; by rule if not given.
+        path: how the model is evaluated: `"auto"`, `"fused"`, `"vmap"` or `"loop"`.
+        first_island: the number of the first island; with it, two machines can each make some
+            islands of one run, for `sbmc.merge`.
+        island_weights: how islands are combined: `"evidence"` (SMC's default, and for it alone) or
+            `"equal"`, which is the only way with `anchors`: evidence compares islands of one prior.
+        anchor_epochs: what the anchors cost, for the accounts; read from the training histories of
+            the model, or of all `anchors`, where there are some.
+        throw: raise if an island fails, rather than go on with the others.
+
+    Raises:
+        BadInput: a value breaks its rule.
+
+    Example:
+        >>> Compute(executor="processes", retries=0)
+        Compute(executor='processes', retries=0)
+        >>> Compute(retries=-1)
+        Traceback (most recent call last):
+        ...
+        sbmc.checks.BadInput: `retries` must be a non-negative integer, but got -1.
+    """
+
+    executor: str | Executor | FuturesExecutor | None = None
+    checkpoint: str | PathLike[str] | CheckpointAt | None = None
+    memory_limit: int | str | None = None
+    device: torch.device | str | None = None
+    dtype: torch.dtype | None = None
+    retries: int = 2
+    chunk_size: int | None = None
+    path: str = "auto"
+    first_island: int = 0
+    island_weights: str | None = None
+    anchor_epochs: float | None = None
+    throw: bool = False
+
+    def __post_init__(self) -> None:
+        if self.executor is not None:
+            as_executor(self.executor)
+        as_checkpoint(self.checkpoint)
+        if self.memory_limit is not None:
+            parse_bytes(self.memory_limit)
+        if self.device is not None:
+            require(_is_device(self.device), "device", "a device that torch knows", self.device)
+        if self.dtype is not None:
+            real = isinstance(self.dtype, torch.dtype) and self.dtype.is_floating_point
+            require(real, "dtype", "a floating-point torch.dtype", self.dtype)
+        for name in ("retries", "first_island"):
+            value = getattr(self, name)
+            require(is_whole(value) and value >= 0, name, "a non-negative integer", value)
+        size = self.chunk_size
+        good = size is None or (is_whole(size) and size >= 1)
+        require(good, "chunk_size", "a positive integer", size)
+        check_path(self.path)
+        if self.island_weights is not None:
+            check_weighting(self.island_weights)
+        epochs = self.anchor_epochs
+        good = epochs is None or (is_number(epochs) and 0 <= epochs < math.inf)
+        require(good, "anchor_epochs", "a non-negative number", epochs)
+        require(isinstance(self.throw, bool), "throw", "True or False", self.throw)
+
+    def __repr__(self) -> str:
+        """What differs from the defaults."""
+        shown = ", ".join(f"{name}={value!r}" for name, value in changed_options(self).items())
+        return f"Compute({shown})"
+
+
+def _is_device(value: Any) -> bool:
+    try:
+        torch.device(value)
+    except (RuntimeError, TypeError):
+        return False
+    return True
+
+
+USUAL_COMPUTE = Compute()
