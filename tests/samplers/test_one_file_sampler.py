@@ -1,5 +1,6 @@
 """A sampler is one file: what it states of itself is all that forecasts and the verdict need."""
 
+import ast
 import importlib.util
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_sampler import discover
 from torch import nn
 
 import sbmc
@@ -204,3 +206,26 @@ def test_a_sampler_that_states_nothing_is_a_guess_and_says_so():
     guess = Silent().evaluations()
     assert guess == EvaluationCount(9, 0, ("Silent: as its settings say",))
     assert Silent.remedies(["stayed"], {}, None)[0].startswith("Give the chains a longer run")
+
+
+def asks_which_sampler(text):
+    """Lines that ask for a kind of sampler by its class; whether it is a `Sampler` may be asked."""
+    kinds = {"ChainSettings", "StochasticGradient", *(kind.__name__ for kind in discover())}
+    lines = []
+    for call in ast.walk(ast.parse(text)):
+        name = getattr(getattr(call, "func", None), "id", "")
+        if name in ("isinstance", "issubclass"):
+            asked = re.findall(r"\w+", ast.unparse(call.args[1]))
+            lines += [call.lineno] if kinds & set(asked) else []
+    return lines
+
+
+def test_nothing_outside_the_samplers_asks_which_one_it_has():
+    asking = {
+        str(path.relative_to(ROOT)): asks_which_sampler(path.read_text("utf-8"))
+        for path in (ROOT / "sbmc").rglob("*.py")
+        if "samplers" not in path.relative_to(ROOT).parts
+    }
+    assert {path: lines for path, lines in asking.items() if lines} == {}
+    planted = "x = isinstance(sampler, Sampler)\ny = issubclass(kind, (int, samplers.NUTS))\n"
+    assert asks_which_sampler(planted) == [2]
