@@ -152,8 +152,8 @@ def test_what_does_not_fit_prepared_gives_the_same_numbers(monkeypatch):
     kept = make_target(net, examples, chunks=Chunks(4, 2))
     monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 10)
     fresh = make_target(net, examples, chunks=Chunks(4, 2))
-    assert kept.engine._prepared is not None
-    assert fresh.engine._prepared is None
+    assert kept.engine._ranges.prepared is not None
+    assert fresh.engine._ranges.prepared is None
     z = positions(kept)
     for ours, theirs in zip(fresh(z), kept(z), strict=True):
         assert torch.equal(ours, theirs)
@@ -175,7 +175,7 @@ def test_the_chunk_rule_depends_on_shapes_alone(path):
 def test_the_measured_footprint_of_a_linear_layer():
     net = nn.Linear(64, 8, bias=False)
     examples = Examples(torch.randn(30, 64), torch.zeros(30, dtype=torch.int64))
-    footprint = make_target(net, examples, path="fused").engine._measure()
+    footprint = make_target(net, examples, path="fused").engine._footprint()
     # The inputs once; for each particle the 8 log-probabilities and the label.
     assert footprint.shared == pytest.approx(64 * 4, abs=16)
     assert 8 * 4 <= footprint.own <= 3 * 8 * 4 + 16
@@ -216,13 +216,13 @@ def test_chunks_follow_the_particles_of_the_call(particles, monkeypatch):
     target = make_target(make_net(), make_examples(), chunks=Chunks(2, 3, 8))
     z = positions(target, particles)
     sizes = []
-    sums = target.engine._sums
+    sums = target.engine._ranges.sums
 
     def note(theta, inputs, targets):
         sizes.append((len(theta), len(targets)))
         return sums(theta, inputs, targets)
 
-    monkeypatch.setattr(target.engine, "_sums", note)
+    monkeypatch.setattr(target.engine._ranges, "sums", note)
     whole = make_target(make_net(), make_examples(), chunks=Chunks(EXAMPLES, 5))
     for ours, theirs in zip(target(z), whole(z), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)

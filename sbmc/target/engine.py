@@ -24,7 +24,8 @@ from sbmc.model.forward import PROBE_EXAMPLES, Forward, build_forward
 from sbmc.model.kernels.choice import Kernel, choose_kernel
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import side_by_side, thread_count
-from sbmc.target.memory_needs import Needs, bytes_of, may_keep
+from sbmc.target.memory_needs import Needs, bytes_of
+from sbmc.target.ranges import RangeEvaluator
 
 # (function, items) -> results, in the order of the items
 Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
@@ -79,9 +80,6 @@ class LikelihoodEngine:
         kernel: bool = True,
     ) -> None:
         require(len(examples) > 0, "data", "non-empty", Phrase("0 examples"))
-        self._forward = forward
-        self._likelihood = likelihood
-        self._examples = examples
         self._point = point
         self._source = source
         self._measured: Footprint | None = None
@@ -89,9 +87,7 @@ class LikelihoodEngine:
         self._room: int | None = None
         self.limited = False
         self.kernel_reason = "none was asked for"  # why no compiled kernel is used, in words
-        self._kernel: Kernel | None = self._find_kernel()
-        self._laid: Any = None  # the data as the kernel wants them, if they are kept
-        self._prepared: Inputs | None = None
+        self._ranges = self._evaluate_with(forward, examples, likelihood)
         self.chunks = chunks or self.needs.usual_chunks()
 
     def settle(
@@ -110,29 +106,30 @@ class LikelihoodEngine:
         """
         usual = self.needs.usual_chunks()
         if size is not None:
-            usual = Chunks(min(size, len(self._examples)), usual.particles)
+            usual = Chunks(min(size, len(self.examples)), usual.particles)
         if room is not None and self.needs.free(usual) <= room:
             room = None
         self._room = room
         self.limited = room is not None or (chunks is not None and chunks != usual)
-        if self._kernel is not None and room is not None:
-            least = thread_count() * self._kernel.working_bytes(1)
+        kernel = self._ranges.kernel
+        if kernel is not None and room is not None:
+            least = thread_count() * kernel.working_bytes(1)
             if least > room:
                 self._drop_kernel("the memory limit leaves no room for one")
-        self._keep()
+        self._ranges.keep(room)
         if room is None:
             self.chunks = chunks or usual
         else:
-            self.chunks = chunks or self.needs.small_chunks(room - self._kept_bytes(), size)
+            self.chunks = chunks or self.needs.small_chunks(room - self._ranges.kept_bytes(), size)
         why = f" ({self.kernel_reason})" if self.kernel_reason else ""
         logger.info("kernel: %s%s", self.kernel or "none, autograd does the work", why)
         logger.debug(
             "engine: %s path, %s, %s, %d thread(s), %s prepared, about %.1f MiB for 10 particles",
-            self._forward.path,
-            f"{self._kernel.name} kernel" if self._kernel else "autograd",
+            self.path,
+            f"{self.kernel} kernel" if self.kernel else "autograd",
             self.chunks,
             thread_count(),
-            "data" if self._prepared is not None or self._laid is not None else "nothing",
+            "data" if self._ranges.keeps else "nothing",
             self.bytes(10) / 2**20,
         )
 
@@ -141,45 +138,26 @@ class LikelihoodEngine:
         self._drop_kernel("the checkpoint was begun without a kernel")
 
     def _drop_kernel(self, reason: str) -> None:
-        self._kernel, self._with_kernel, self.kernel_reason = None, False, reason
+        self._ranges.kernel, self._with_kernel, self.kernel_reason = None, False, reason
 
-    def _find_kernel(self) -> Kernel | None:
-        if not self._with_kernel:
-            return None
-        parts = self._forward, self._likelihood, self._examples, self._point
-        kernel, self.kernel_reason = choose_kernel(*parts)
-        return kernel
-
-    def _keep(self) -> None:
-        """What is made of the data, and not sent to other processes."""
-        self._laid = self._prepared = None
-        if self._kernel is None:
-            self._prepared = self._prepare()
-        elif may_keep(self._kernel.prepared_bytes(len(self._examples)), self._room):
-            inputs = self._examples.inputs
-            assert isinstance(inputs, Tensor)  # or there is no kernel
-            self._laid = self._kernel.prepare(inputs, self._examples.targets)
-
-    def _prepare(self) -> Inputs | None:
-        inputs = self._examples.inputs
-        fits = may_keep(self._forward.prepared_bytes(inputs), self._room)
-        return self._forward.prepare(inputs) if fits else None
+    def _evaluate_with(
+        self, forward: Forward, examples: Examples, likelihood: Likelihood
+    ) -> RangeEvaluator:
+        kernel: Kernel | None = None
+        if self._with_kernel:
+            choice = choose_kernel(forward, likelihood, examples, self._point)
+            kernel, self.kernel_reason = choice
+        return RangeEvaluator(forward, examples, likelihood, kernel)
 
     @property
     def needs(self) -> Needs:
         """Memory of an evaluation, beyond the data and the particles."""
-        parts = self._forward, self._kernel, self._examples
+        parts = self._ranges.forward, self._ranges.kernel, self.examples
         return Needs(*parts, self._footprint, self._side_by_side())
-
-    def _kept_bytes(self) -> int:
-        if self._laid is not None:
-            return self.needs.prepared()
-        prepared = self._prepared is not None
-        return self._forward.prepared_bytes(self._examples.inputs) if prepared else 0
 
     def evaluation_bytes(self, particles: int) -> int:
         """What is kept, and what an evaluation takes at its peak, beyond data and particles."""
-        return self._kept_bytes() + self.needs.working(self.chunks, particles)
+        return self._ranges.kept_bytes() + self.needs.working(self.chunks, particles)
 
     def bytes(self, particles: int) -> int:
         """Memory of an evaluation at its peak, estimated from shapes.
@@ -193,29 +171,27 @@ class LikelihoodEngine:
             themselves (tens of megabytes in some) is not among them.
         """
         own = particles * self.dim * (3 * self._point.element_size() + 2 * 8)
-        return bytes_of(self._examples) + self.evaluation_bytes(particles) + own
+        return bytes_of(self.examples) + self.evaluation_bytes(particles) + own
 
     @property
     def kernel(self) -> str | None:
         """The code that knows the likelihood, too; None where autograd does the work."""
-        return None if self._kernel is None else self._kernel.name
+        return None if self._ranges.kernel is None else self._ranges.kernel.name
 
     def __getstate__(self) -> dict[str, Any]:
         if self._source is None:
             raise TypeError("an engine without `source` cannot be sent to another process.")
-        state = {**self.__dict__, "path": self.path}
-        for made_again in ("_forward", "_prepared", "_kernel", "_laid"):
-            del state[made_again]
+        state = {**self.__dict__, "sent": (self.path, self.examples, self._ranges.likelihood)}
+        del state["_ranges"]  # with its forward, its kernel and what is prepared
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        path = state.pop("path")
+        path, examples, likelihood = state.pop("sent")
         self.__dict__.update(state)
         assert self._source is not None
-        few = rows(self._examples.inputs, 0, PROBE_EXAMPLES)
-        self._forward = build_forward(*self._source, few, path)
-        self._kernel = self._find_kernel()
-        self._keep()
+        forward = build_forward(*self._source, rows(examples.inputs, 0, PROBE_EXAMPLES), path)
+        self._ranges = self._evaluate_with(forward, examples, likelihood)
+        self._ranges.keep(self._room)
 
     @property
     def dim(self) -> int:
@@ -232,17 +208,17 @@ class LikelihoodEngine:
         """Whether threads may evaluate it side by side."""
         # Other paths put a particle's weights into a module, of which there is one, and a user's
         # likelihood may keep something to itself.
-        return self.path == "fused" and not isinstance(self._likelihood, Custom)
+        return self.path == "fused" and not isinstance(self._ranges.likelihood, Custom)
 
     @property
     def examples(self) -> Examples:
         """The data, as the model, or the sampled part of it, is given them."""
-        return self._examples
+        return self._ranges.examples
 
     @property
     def path(self) -> str:
         """How the model is evaluated: fused, vmap or loop."""
-        return self._forward.path
+        return self._ranges.forward.path
 
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Log likelihood and gradient over all data; one epoch for each particle.
@@ -300,17 +276,17 @@ class LikelihoodEngine:
         Raises:
             BadInput: if there are fewer examples than batches.
         """
-        size = len(self._examples)
+        size = len(self.examples)
         rule = f"from 1 to the number of examples, {size}"
         require(1 <= batches <= size, "scout_batches", rule, batches)
 
         def part(index: int) -> LikelihoodEngine:
-            inputs = tree_map(lambda t: t[index::batches].contiguous(), self._examples.inputs)
-            targets = self._examples.targets[index::batches].contiguous()
-            made = self._forward, Examples(inputs, targets), self._likelihood, self._point
-            one = LikelihoodEngine(*made, self.chunks, kernel=self._with_kernel)
+            inputs = tree_map(lambda t: t[index::batches].contiguous(), self.examples.inputs)
+            examples = Examples(inputs, self.examples.targets[index::batches].contiguous())
+            parts = self._ranges.forward, examples, self._ranges.likelihood, self._point
+            one = LikelihoodEngine(*parts, self.chunks, kernel=self._with_kernel)
             one._room = self._room
-            one._keep()
+            one._ranges.keep(self._room)
             return one
 
         return [part(index) for index in range(batches)]
@@ -329,16 +305,9 @@ class LikelihoodEngine:
         size = self.chunks.examples_for(len(theta), several=several)
 
         def evaluate(start: int) -> tuple[Tensor, Tensor]:
-            if self._kernel is not None:
-                sums, slope = self._by_kernel(theta, start, size, gradient=True)
-                assert slope is not None
-                return sums, slope
-            with torch.enable_grad():  # whatever the caller's mode is
-                sums = self._sums(theta, *self._batch(start, start + size))
-                (slope,) = torch.autograd.grad(sums.sum(), theta)
-            return sums.detach(), slope
+            return self._ranges.with_gradient(theta, start, start + size)
 
-        for sums, slope in apply(evaluate, range(0, len(self._examples), size)):
+        for sums, slope in apply(evaluate, range(0, len(self.examples), size)):
             value += sums
             gradient += slope
 
@@ -346,38 +315,9 @@ class LikelihoodEngine:
         theta = theta.clone() if several else theta  # at an aligned address, as above
         total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         size = self.chunks.examples_for(len(theta), several=several)
-        with torch.no_grad():
-            for start in range(0, len(self._examples), size):
-                if self._kernel is not None:
-                    total += self._by_kernel(theta, start, size, gradient=False)[0]
-                else:
-                    total += self._sums(theta, *self._batch(start, start + size))
+        for start in range(0, len(self.examples), size):
+            total += self._ranges.without_gradient(theta, start, start + size)
         return total
-
-    def _by_kernel(
-        self, theta: Tensor, start: int, size: int, *, gradient: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        assert self._kernel is not None
-        end = min(start + size, len(self._examples))
-        if self._laid is not None:
-            return self._kernel(theta, self._laid, start, end, gradient=gradient)
-        inputs, targets = self._examples.slice(start, end)
-        assert isinstance(inputs, Tensor)  # or there is no kernel
-        laid = self._kernel.prepare(inputs, targets)
-        return self._kernel(theta, laid, 0, end - start, gradient=gradient)
-
-    def _sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
-        each = self._likelihood.log_prob(self._forward(theta, inputs), targets)
-        return each.sum(-1, dtype=torch.float64)
-
-    def _batch(self, start: int, end: int) -> tuple[Inputs, Tensor]:
-        inputs, targets = self._examples.slice(start, end)
-        if self._prepared is None:
-            return self._forward.prepare(inputs), targets
-        return rows(self._prepared, start, end), targets
-
-    def _measure(self) -> Footprint:
-        return measure_footprint(self._forward, self._likelihood, self._examples, self._point)
 
     def parts(self, *, prepare: bool = True) -> Parts:
         """What the engine is made of, for an evaluation on other batches than its own.
@@ -386,12 +326,14 @@ class LikelihoodEngine:
             prepare: whether to prepare all data, if that has not been done: for a few examples it
                 would not be worth it.
         """
-        if self._prepared is None and prepare:
-            self._prepared = self._prepare()
-        parts = self._forward, self._examples, self._prepared, self._likelihood
+        ranges = self._ranges
+        if ranges.prepared is None and prepare:
+            ranges.prepare(self._room)
+        parts = ranges.forward, ranges.examples, ranges.prepared, ranges.likelihood
         return Parts(*parts, self._footprint())
 
     def _footprint(self) -> Footprint:
         if self._measured is None:
-            self._measured = self._measure()
+            parts = self._ranges.forward, self._ranges.likelihood, self.examples
+            self._measured = measure_footprint(*parts, self._point)
         return self._measured

@@ -116,7 +116,7 @@ def test_what_is_not_finite_stays_with_its_particle(bad):
 
 def test_its_memory_is_what_it_says():
     target = make_target(9, 4, 50)
-    kernel = target.engine._kernel
+    kernel = target.engine._ranges.kernel
     assert isinstance(kernel, head.HeadKernel)
     assert kernel.working_bytes(20) > kernel.working_bytes(10) > 4 * 10 * 2 * 3 * 9
 

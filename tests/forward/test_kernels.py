@@ -224,7 +224,7 @@ def test_functions_in_c_are_exact_near_zero_and_far_out(name):
 @pytest.mark.parametrize(("examples", "particles"), [(1, 1), (133, 2)])
 def test_outputs_in_c_are_those_of_the_model(name, examples, particles):
     target = make_target(name, examples)
-    kernel, forward = target.engine._kernel, target.engine._forward
+    kernel, forward = target.engine._ranges.kernel, target.engine._ranges.forward
     theta = target.prior.to_parameters(positions(target, particles))
     inputs = target.engine.examples.inputs
     with torch.no_grad():
@@ -285,7 +285,7 @@ def test_what_is_not_kept_prepared_gives_the_same_bits(name, monkeypatch):
     kept = make_target(name)
     monkeypatch.setattr("sbmc.target.memory_needs.PREPARED_BYTES", 10)
     fresh = make_target(name)
-    assert (kept.engine._laid is None, fresh.engine._laid is None) == (False, True)
+    assert (kept.engine._ranges.laid is None, fresh.engine._ranges.laid is None) == (False, True)
     z = positions(kept)
     for ours, theirs in zip(fresh(z), kept(z), strict=True):
         assert torch.equal(ours, theirs)
@@ -297,7 +297,9 @@ def tied(name, kernel=True):
     examples = Examples(
         torch.full_like(target.engine.examples.inputs, 0.5), target.engine.examples.targets
     )
-    return target_of(target.engine._forward, examples, Categorical(), target.prior, kernel=kernel)
+    return target_of(
+        target.engine._ranges.forward, examples, Categorical(), target.prior, kernel=kernel
+    )
 
 
 @needs_compiler

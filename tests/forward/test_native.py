@@ -208,7 +208,7 @@ def make_target(net, shape, **options):
 def test_a_target_rejects_what_is_not_finite():
     net, shape = make("paper")
     target = make_target(net, shape)
-    assert target.engine._prepared.ndim == 2
+    assert target.engine._ranges.prepared.ndim == 2
     z = torch.zeros(3, target.dim)
     z[1, 2] = torch.inf
     value, gradient = target(z)

@@ -245,8 +245,8 @@ def test_the_verdict_costs_less_than_an_epoch(monkeypatch, rows):
         monkeypatch, nn.Linear(3, 2), linear_data(rows), sampler=HMC(steps=4), islands=3
     )
     engine = found["work"].engine
-    watched = Watched(engine._forward)
-    monkeypatch.setattr(engine, "_forward", watched)
+    watched = Watched(engine._ranges.forward)
+    monkeypatch.setattr(engine._ranges, "forward", watched)
     with_movement(found["islands"], found["work"])
     assert 0 < watched.examples <= min(rows, FISHER_ROWS)
 

@@ -170,7 +170,7 @@ class TestBuildTarget:
             ({"model": 3}, "`model` must be a torch.nn.Module, but got int."),
             (
                 {"data": (torch.zeros(0, 3), torch.zeros(0).long())},
-                "`data inputs` must be non-empty, but got 0 examples.",
+                "`data inputs` must be non-empty",
             ),
         ],
     )
