@@ -9,7 +9,7 @@ import typer
 
 from sbmc.checks import BadInput, require
 from sbmc.cli.options import Text
-from sbmc_studies.runs.execution import Execution
+from sbmc_studies.experiments.execution import Execution
 
 _PANEL = "How islands are run (nothing of it decides a result)"
 

@@ -12,9 +12,9 @@ from typing import Any
 from sbmc.checks import BadInput, require
 from sbmc_studies.commands.going_on import check_ground, go_on, require_writable
 from sbmc_studies.commands.run import parse_numbers
+from sbmc_studies.experiments.context import Workshop
+from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.runs.context import Workshop
-from sbmc_studies.runs.execution import Execution
 from sbmc_studies.runs.growing import extend_run, merge_runs, out_of
 from sbmc_studies.runs.run_file import Journal, find_runs, read_journal
 from sbmc_studies.runs.runner import Run

@@ -10,12 +10,12 @@ from typing import Any
 
 from sbmc.checks import BadInput, require
 from sbmc_studies.commands.going_on import islands_done, require_writable, say, saying_how
+from sbmc_studies.experiments.context import Workshop
+from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import Method, get_methods
 from sbmc_studies.experiments.settings import Settings, parse_assignment, resolve, settings_hash
 from sbmc_studies.records.record import record_path
-from sbmc_studies.runs.context import Workshop
-from sbmc_studies.runs.execution import Execution
 from sbmc_studies.runs.growing import bring_networks
 from sbmc_studies.runs.run_file import Journal
 from sbmc_studies.runs.runner import Run, run_study

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sbmc.posterior.posterior import Posterior
-    from sbmc_studies.runs.context import Context
+    from sbmc_studies.experiments.context import Context
 
 PROTOCOLS = ("paper", "clean")
 # A metric that every record has which this module has been at.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sbmc_studies.experiments.context import Context
 from sbmc_studies.experiments.methods import Method
 from sbmc_studies.experiments.methods.sampled import fit_options, needs_anchor
-from sbmc_studies.runs.context import Context
 
 if TYPE_CHECKING:
     from sbmc.fitting.forecast import Expectation

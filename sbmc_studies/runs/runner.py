@@ -12,14 +12,15 @@ from sbmc.checks import BadInput, require
 from sbmc.islands.checkpoints import CheckpointError
 from sbmc.log import logger
 from sbmc.storage.provenance import hardware_summary, software_versions
+from sbmc_studies.experiments.context import Context, Workshop
+from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment
 from sbmc_studies.experiments.methods import Method, Outcome
 from sbmc_studies.experiments.settings import Settings, settings_hash
 from sbmc_studies.records.record import Record, find_completed, record_path, write_record
 from sbmc_studies.runs.confidence import has_confidence, with_confidence
-from sbmc_studies.runs.context import Context, Workshop
 from sbmc_studies.runs.convergence import convergence
-from sbmc_studies.runs.execution import Execution
+from sbmc_studies.runs.examples import write_examples
 from sbmc_studies.runs.extremes import write_extremes
 from sbmc_studies.runs.reweighting import OTHER, POSTERIOR, Twin, find_twin
 from sbmc_studies.runs.run_file import Journal, begin_anew, under_way
@@ -163,8 +164,6 @@ def run_study(
             if debug:
                 raise
             return Run(record, path, {}, reused=False)
-        from sbmc_studies.figures.sure_unsure import write_examples
-
         write_examples(folder, outcome.posterior, context.data)
         write_extremes(folder, outcome.posterior, context.data)
         if save_posterior:

@@ -6,12 +6,12 @@ from sklearn.metrics import auc
 
 import sbmc.confidence
 from sbmc.confidence import ConfidenceReport, load_arrays
+from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.records.record import read_record, record_path
 from sbmc_studies.runs.confidence import PROTOCOLS, WITNESS, arrays_file, has_confidence
-from sbmc_studies.runs.context import Workshop
 from sbmc_studies.runs.runner import POSTERIOR, run_study
 
 DIGITS = get_experiment("digits")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from sbmc_studies.experiments.methods.contract import Method, Outcome, Settings
 from sbmc_studies.experiments.samplers import build_sampler, sampler_classes, sampler_defaults
 from sbmc_studies.experiments.settings import anchors_at_map
-from sbmc_studies.runs.context import Context, Trained
 
 if TYPE_CHECKING:
     from sbmc.islands.cost import Cost
+    from sbmc_studies.experiments.context import Context, Trained
 
 # Options of the prior, as `fit` takes them; None leaves them out.
 PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from sbmc_studies.experiments.methods.contract import (
     Method,
@@ -10,7 +11,9 @@ from sbmc_studies.experiments.methods.contract import (
     network_outcome,
     single_network_outcome,
 )
-from sbmc_studies.runs.context import Context
+
+if TYPE_CHECKING:
+    from sbmc_studies.experiments.context import Context
 
 # The paper's, but for the learning rate of the warm-up, which it does not give.
 SWA_SETTINGS = {

@@ -15,13 +15,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment, Row
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.paper.numbers import PaperRow, paper_rows, read_table
 from sbmc_studies.paper.tables.columns import entropies, first_order
 from sbmc_studies.paper.tables.lines import (
-    MISSING,
     PAPER,
     Column,
     Entry,

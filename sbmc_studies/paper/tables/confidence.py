@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from sbmc.checks import BadInput, nearest
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment, Row
 from sbmc_studies.paper.numbers import read_table, table_names
 from sbmc_studies.paper.tables.appendix import Block
 from sbmc_studies.paper.tables.lines import (
-    MISSING,
     PAPER,
     Column,
     Entry,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment, Row
 from sbmc_studies.paper.numbers import groups, read_table
 from sbmc_studies.paper.tables.appendix import (
@@ -15,7 +16,6 @@ from sbmc_studies.paper.tables.appendix import (
     paper_setting,
 )
 from sbmc_studies.paper.tables.lines import (
-    MISSING,
     Column,
     Entry,
     Line,

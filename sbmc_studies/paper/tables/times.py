@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment
 from sbmc_studies.paper.tables.appendix import Block
 from sbmc_studies.paper.tables.lines import (
-    MISSING,
     Column,
     Line,
     our_cells,

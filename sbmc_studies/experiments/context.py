@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbmc.randomness import Stream, generator
+from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment
 from sbmc_studies.experiments.settings import Settings
-from sbmc_studies.runs.execution import Execution
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sbmc.datasets import DataBundle
     from sbmc.posterior.posterior import Posterior
     from sbmc.training.history import TrainingHistory
-    from sbmc_studies.runs.trained_store import TrainedStore
+    from sbmc_studies.experiments.trained_store import TrainedStore
 
 TRAINING = ("prior_variance", "learning_rate", "batch_size", "max_epochs", "window", "patience")
 
@@ -282,7 +282,7 @@ class Context:
         return found
 
     def _store(self) -> TrainedStore | None:
-        from sbmc_studies.runs.trained_store import TrainedStore
+        from sbmc_studies.experiments.trained_store import TrainedStore
 
         keeps = self.folder is not None and self.execution.keeps()
         return TrainedStore(self.folder, self.alone) if keeps and self.folder is not None else None
