@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from sbmc import __version__
 from sbmc.checks import BadInput, nearest
 from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.head import head_command
 from sbmc.cli.interruption import Interruption
-from sbmc.islands.checkpoints import CheckpointError
+from sbmc.storage.files import CheckpointError
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -31,8 +32,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from sbmc import __version__
-
         typer.echo(f"sbmc {__version__}")
         raise typer.Exit
 

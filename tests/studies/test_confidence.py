@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import auc
 
-import sbmc.confidence
 from sbmc.confidence import ConfidenceReport, load_arrays
 from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import get_experiment
@@ -66,7 +65,7 @@ def quick(monkeypatch):
         name = WITNESS if protocol == "paper" else "confidence.clean.default.auc_roc"
         return ConfidenceReport(protocol, {name: mean}, {"mean": np.array(mean)})
 
-    monkeypatch.setattr(sbmc.confidence, "evaluate", evaluate)
+    monkeypatch.setattr("sbmc_studies.runs.confidence.evaluate", evaluate)
     return seen
 
 
@@ -152,7 +151,7 @@ def test_prefixes_are_measured_by_their_own_islands(tmp_path, quick):
 
 
 def test_methods_of_one_process_share_the_sets(tmp_path, quick, monkeypatch):
-    from sbmc_studies.data import confidence_sets as module
+    from sbmc_studies.runs import confidence as module
 
     made = []
     original = module.confidence_sets

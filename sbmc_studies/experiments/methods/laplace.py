@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from sbmc.baselines import laplace
 from sbmc_studies.experiments.methods.contract import Method, Outcome, single_network_outcome
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 def run(context: Context) -> Outcome:
     """Train the MAP, fit the curvature, draw weights."""
-    from sbmc.baselines import laplace
-
     trained = context.anchor()
     began = time.perf_counter()
     posterior = laplace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from sbmc.baselines import dropout_posterior
 from sbmc_studies.experiments.methods.contract import Method, Outcome, single_network_outcome
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 def run(context: Context) -> Outcome:
     """Train with dropout, and draw networks from the one that comes out."""
-    from sbmc.baselines import dropout_posterior
-
     trained = context.dropout_network()
     began = time.perf_counter()
     posterior = dropout_posterior(

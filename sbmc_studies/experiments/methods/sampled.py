@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import sbmc
+from sbmc.fitting.forecast import check
 from sbmc_studies.experiments.methods.contract import Method, Outcome, Settings
 from sbmc_studies.experiments.samplers import build_sampler, sampler_classes, sampler_defaults
 from sbmc_studies.experiments.settings import anchors_at_map
@@ -32,8 +34,6 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
     Returns:
         The outcome.
     """
-    import sbmc
-
     settings = context.settings
     trained: list[Trained] = []
     model: Any = context.network
@@ -92,8 +92,6 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
 
 def _refuse_early(context: Context, kind: str, anchor_per_island: bool) -> None:
     """Refuse a limit on memory before anything is trained, not after."""
-    from sbmc.fitting.forecast import check
-
     network, settings = context.network, context.settings
     anchors = [network] * settings["islands"] if anchor_per_island else None
     begins = settings["start"] == "ensemble"

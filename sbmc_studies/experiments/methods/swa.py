@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from sbmc.baselines import swag
 from sbmc_studies.experiments.methods.contract import (
     Method,
     Outcome,
@@ -32,8 +33,6 @@ def run_swa(context: Context) -> Outcome:
 
 def run_swag(context: Context) -> Outcome:
     """The same, with a Gaussian fitted to what the average is made of."""
-    from sbmc.baselines import swag
-
     began = time.perf_counter()
     posterior = swag(
         context.fresh_network(),

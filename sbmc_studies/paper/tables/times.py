@@ -8,7 +8,6 @@ from pathlib import Path
 
 from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment
-from sbmc_studies.paper.tables.appendix import Block
 from sbmc_studies.paper.tables.lines import (
     Column,
     Line,
@@ -17,6 +16,7 @@ from sbmc_studies.paper.tables.lines import (
     seeded_label,
     whole,
 )
+from sbmc_studies.paper.tables.specs import Block
 from sbmc_studies.records.finding import Runs, runs_of
 from sbmc_studies.records.pooling import Pooled, row_islands
 
