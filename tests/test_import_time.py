@@ -64,3 +64,12 @@ sys.exit(", ".join({{"torch", "numpy", *{HEAVY!r}}} & set(sys.modules)))
     )
     assert done.stderr.strip() == ""
     assert "sbmc" in done.stdout
+
+
+def test_commands_of_the_studies_can_be_imported_before_the_command_line():
+    code = "import sbmc_studies.commands; from sbmc.cli import main; main(['--help'])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "resume" in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -54,7 +55,9 @@ app.command("doctor")(doctor_command)
 COMMANDS = "sbmc.commands"
 
 
-def _register_commands() -> None:
+@cache
+def _all_commands() -> Any:
+    """The commands of all packages; not before they are needed, since packages import this one."""
     for point in sorted(metadata.entry_points(group=COMMANDS), key=lambda point: point.name):
         try:
             register = point.load()
@@ -63,9 +66,7 @@ def _register_commands() -> None:
             print(f"sbmc: the commands of {point.value} are missing: {error}", file=sys.stderr)
             continue
         register(app)
-
-
-_register_commands()
+    return typer.main.get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0; 1 if a run failed; 2 if an argument was refused; 130 after Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    command = typer.main.get_command(app)
+    command = _all_commands()
     interruption = "interrupted; what is finished is kept, and the same command goes on from there."
     try:
         code = command.main(args=given, prog_name="sbmc", standalone_mode=False)
