@@ -17,11 +17,11 @@ import torch
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.diagnostics import Conditioning, condition_number
+from sbmc_studies.experiments.context import Context, Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.networks import build_network
 from sbmc_studies.experiments.settings import resolve
-from sbmc_studies.runs.context import Context, Workshop
 
 SCALES = (0.01, 0.1, 0.25, 0.5, 1.0)
 CHAIN_EPOCHS = 160  # the study's budget

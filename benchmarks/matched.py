@@ -18,10 +18,10 @@ from benchmarks.tables import line, machine_words
 from sbmc.checks import BadInput
 from sbmc.posterior.posterior import Posterior
 from sbmc.prediction.metrics import classification_metrics, ood_metrics
+from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import parse_assignment, resolve
-from sbmc_studies.runs.context import Workshop
 from sbmc_studies.runs.runner import prepare_context
 
 SAMPLERS = ("s-hmc", "s-smc")

@@ -29,12 +29,12 @@ from sbmc.datasets.locate import locate
 from sbmc.storage.provenance import hardware_summary, software_versions
 from sbmc_studies.data import mnist7
 from sbmc_studies.data.confidence_sets import CLASSES, confidence_sets, mnist7_indices
+from sbmc_studies.experiments.context import Context, Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.networks import build_network
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.paper.numbers import read_table
-from sbmc_studies.runs.context import Context, Workshop
 
 RECORD = Path(__file__).parent / "records" / "meta_training.json"
 SIZES = (1200, 4800, 12_000, 24_000, 40_000)

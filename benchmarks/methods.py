@@ -17,11 +17,11 @@ from typing import Any
 from benchmarks import options as shared
 from benchmarks.tables import methods_table
 from sbmc.checks import BadInput
+from sbmc_studies.experiments.context import Context, Workshop
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.networks import build_network
 from sbmc_studies.experiments.settings import resolve
-from sbmc_studies.runs.context import Context, Workshop
 
 # Method, preset and islands. Each is compared with the ensemble of as many members.
 Row = tuple[str, str, int]

@@ -1,9 +1,14 @@
-"""`import sbmc` and `sbmc.fit` add little to `import torch`, and bring nothing heavy along."""
+"""`import sbmc` and `sbmc.fit` add little to `import torch`, and bring nothing heavy along.
+
+The command line needs not even torch before it has work to do.
+"""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 0.3
@@ -41,3 +46,30 @@ def test_import_adds_at_most_a_third_of_a_second_and_nothing_heavy():
         assert heavy == ""
         measured.append(seconds)
     assert min(measured) <= LIMIT, measured
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["head", "--help"], ["--version"]]
+)
+def test_the_command_line_says_what_it_can_do_without_torch(words):
+    code = f"""
+import sys
+from sbmc.cli import main
+main({words!r})
+sys.exit(", ".join({{"torch", "numpy", *{HEAVY!r}}} & set(sys.modules)))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stderr.strip() == ""
+    assert "sbmc" in done.stdout
+
+
+def test_commands_of_the_studies_can_be_imported_before_the_command_line():
+    code = "import sbmc_studies.commands; from sbmc.cli import main; main(['--help'])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "resume" in done.stdout

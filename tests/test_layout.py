@@ -45,9 +45,9 @@ ORDER = [
     "sbmc.report",
     "sbmc.cli",
     "sbmc.__main__",
-    "sbmc_studies.records",
     "sbmc_studies.data",
     "sbmc_studies.experiments",
+    "sbmc_studies.records",
     "sbmc_studies.runs",
     "sbmc_studies.paper",
     "sbmc_studies.figures",
@@ -55,6 +55,29 @@ ORDER = [
     "sbmc_studies.tuning",
     "sbmc_studies.commands",
 ]
+
+
+# What is imported when a function is called, and why. Anything else is imported at the top.
+_UP = "a method of the posterior calls what is built upon posteriors"
+_QUICK = "`sbmc --help` needs no torch; a command imports its work when it is called"
+LATE = {
+    "sbmc.posterior.posterior imports sbmc.confidence": _UP,
+    "sbmc.posterior.posterior imports sbmc.bridges.arviz": _UP,
+    "sbmc.posterior.posterior imports sbmc.posterior.saving": "saving and loading make posteriors",
+    "sbmc.posterior.saving imports sbmc.confidence": "a file may have a fitted confidence in it",
+    "sbmc.cli.doctor imports sbmc.cli.machine": _QUICK,
+    "sbmc.cli.embed imports sbmc.embedding": _QUICK,
+    "sbmc.cli.head imports sbmc.embedding": _QUICK,
+    "sbmc.cli.head imports sbmc.tuning.grid": _QUICK,
+    "sbmc_studies.commands.listing imports sbmc_studies.commands.show": _QUICK,
+    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.figure": _QUICK,
+    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.report": _QUICK,
+    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.table": _QUICK,
+    "sbmc_studies.commands.resume_commands imports sbmc_studies.commands.resume": _QUICK,
+    "sbmc_studies.commands.run_commands imports sbmc_studies.commands.run": _QUICK,
+    "sbmc_studies.commands.run_commands imports sbmc_studies.commands.toy": _QUICK,
+    "sbmc_studies.commands.run_commands imports sbmc_studies.commands.tune": _QUICK,
+}
 
 
 class Import(NamedTuple):
@@ -125,6 +148,13 @@ def against_the_order(imports) -> list[str]:
 
 def test_imports_go_one_way():
     assert against_the_order(each for each in IMPORTS if not each.late) == []
+
+
+def test_late_imports_are_few_and_each_has_its_reason():
+    late = {f"{each.module} imports {each.imported}" for each in IMPORTS if each.late}
+    assert late - LATE.keys() == set(), "import it at the top, or give the reason in LATE"
+    assert LATE.keys() - late == set(), "these are gone: take them out of LATE"
+    assert len(LATE) <= MOST_LATE
 
 
 def test_the_library_never_imports_the_studies():

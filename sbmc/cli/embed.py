@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sbmc.checks import BadInput, Phrase, require
+from sbmc.cli.interruption import Interruption
 from sbmc.cli.options import DebugOption, QuietOption, Text
 
 if TYPE_CHECKING:
@@ -127,7 +128,6 @@ def run_embed(source: Source, encoder: Encoder, out: Path, force: bool, quiet: b
     Raises:
         Interruption: after Ctrl-C, with words on how to go on.
     """
-    from sbmc.cli.interruption import Interruption
     from sbmc.embedding import embed
 
     try:

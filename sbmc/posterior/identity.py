@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import sbmc
 from sbmc.islands.island import Start, StartAtMembers
 from sbmc.model.data import Examples
 from sbmc.model.kernels import native
 from sbmc.model.parameters import ParameterSpace
+from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
-from sbmc.posterior.saving import describe_likelihood, fingerprint
+from sbmc.posterior.saving import describe_likelihood
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.storage.digests import DIGITS, digest
 
@@ -59,11 +61,9 @@ def identify(
 
 def software(model: nn.Module) -> dict[str, Any]:
     """What the last bits depend on besides: versions, and whether the C code is in use."""
-    from sbmc import __version__
-
     convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
     return {
-        "sbmc": __version__,
+        "sbmc": sbmc.__version__,
         "torch": torch.__version__.partition("+")[0],
         "native": bool(convolutions) and native.available(),
     }

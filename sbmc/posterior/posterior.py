@@ -26,6 +26,7 @@ from sbmc.model.predicting import BATCH as PREDICTION_BATCH
 from sbmc.model.predicting import Predictor
 from sbmc.model.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
 from sbmc.posterior.card import posterior_card
+from sbmc.posterior.origin import fingerprint, origin_digest
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
 from sbmc.prediction.mixing import ClassificationSums, RegressionSums
 from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
@@ -125,9 +126,6 @@ class Posterior:
     @property
     def origin(self) -> str:
         """A digest of all that predictions depend on: by it a confidence knows its posterior."""
-        from sbmc.confidence.origin import origin_digest
-        from sbmc.posterior.saving import fingerprint
-
         version = 0 if self.positions.is_inference() else self.positions._version
         kept = self._origin
         if kept and kept[0] is self.positions and kept[1] == version and kept[2] is self.weights:

@@ -17,6 +17,7 @@ from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likelihood
 from sbmc.model.functional import converted
 from sbmc.model.parameters import ParameterSpace, named_tensors
+from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.saved_contents import check_contents, check_weights
 from sbmc.posterior.saved_probe import compare, looks_of, note
@@ -141,22 +142,6 @@ def _confidence(path: Any, words: Any, tensors: dict[str, Tensor], posterior: Po
             f"({type(error).__name__}: {error}). Save the posterior again."
         ) from error
     return confidence
-
-
-def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
-    """A digest of what predictions depend on besides the positions.
-
-    These are the structure of the model, its frozen weights and its buffers. What its `forward`
-    does with them is seen by its outputs: see `sbmc.target.probing`.
-    """
-    digest = hashlib.sha256(repr(model).encode())
-    sampled = set(space.names)
-    for name, tensor in sorted(named_tensors(model).items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        # BatchNorm's count of training batches has no part in predictions.
-        if name not in sampled and name.rpartition(".")[2] != "num_batches_tracked":
-            digest.update(tensor_bytes(tensor))
-    return digest.hexdigest()
 
 
 def _digest(words: str, tensors: dict[str, Tensor]) -> str:

@@ -17,6 +17,10 @@ from sbmc.checks import is_number, is_whole
 DEEPEST = 50
 
 
+class CheckpointError(RuntimeError):
+    """A file of a checkpoint could not be written or read; those that were written are intact."""
+
+
 @contextlib.contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary name to write to, whose file gets its own name once its bytes are on the disk.

@@ -8,13 +8,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import sbmc
+
 
 def software_versions() -> dict[str, str]:
     """Name the versions of Python and of the packages that decide the last bits."""
-    from sbmc import __version__
-
     packages = {name: metadata.version(name) for name in ("torch", "numpy", "scikit-learn")}
-    return {"python": platform.python_version(), "sbmc": __version__, **packages}
+    return {"python": platform.python_version(), "sbmc": sbmc.__version__, **packages}
 
 
 def hardware_summary() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sbmc.log import logger
 from sbmc.model.data import Inputs, leaves, tree_map
 from sbmc.model.forward import Forward, build_forward
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.posterior.ensemble import ensemble_posterior
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
 from sbmc.training.group import Problem, train_group
@@ -113,10 +114,6 @@ class Ensemble:
         Returns:
             The posterior.
         """
-        from sbmc.posterior.ensemble import (
-            ensemble_posterior,  # later than training in the flow of data
-        )
-
         return ensemble_posterior(self, self.likelihood, islands)
 
 

@@ -20,6 +20,7 @@ from sbmc.posterior.posterior import Posterior
 from sbmc.prediction.metrics import accuracy, ece, nll, regression_metrics
 from sbmc.prediction.prediction import Prediction
 from sbmc.progress import open_progress
+from sbmc.storage.provenance import hardware_summary, software_versions
 from sbmc.training.settings import TrainingSettings
 from sbmc.tuning.folds import Fold
 from sbmc.tuning.grid import beyond
@@ -58,8 +59,6 @@ class Bench:
         self, variances: tuple[float, ...], scales: tuple[float, ...], extensions: int
     ) -> Tuning:
         """Choose v, then s."""
-        from sbmc.storage.provenance import hardware_summary, software_versions
-
         self._train(variances)
         grid = list(variances)
         added: list[float] = []

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from sbmc_studies.commands.listing import experiments_command, methods_command
+from sbmc_studies.commands.results_commands import figure_command, report_command, table_command
+from sbmc_studies.commands.resume_commands import extend_command, merge_command, resume_command
+from sbmc_studies.commands.run_commands import run_command, tune_command
+
 
 def register(app: Any) -> None:
     """Add the commands of the studies; the entry-point group `sbmc.commands` names this function.
@@ -11,16 +16,6 @@ def register(app: Any) -> None:
     Args:
         app: the application, a `typer.Typer`.
     """
-    from sbmc_studies.commands.listing import experiments_command, methods_command
-    from sbmc_studies.commands.results_commands import figure_command, report_command, table_command
-    from sbmc_studies.commands.resume_commands import (
-        extend_command,
-        merge_command,
-        resume_command,
-    )
-    from sbmc_studies.commands.run_command import run_command
-    from sbmc_studies.commands.tune import tune_command
-
     app.command("run")(run_command)
     app.command("resume")(resume_command)
     app.command("extend")(extend_command)

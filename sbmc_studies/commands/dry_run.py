@@ -12,7 +12,7 @@ from sbmc_studies.runs.runner import prepare_context
 
 if TYPE_CHECKING:
     from sbmc_studies.commands.run import Request
-    from sbmc_studies.runs.context import Workshop
+    from sbmc_studies.experiments.context import Workshop
 
 HEADINGS = (
     *("", "islands", "particles", "networks\ntrained", "epochs of\ntraining, ≤", "epochs\na chain"),

@@ -12,11 +12,12 @@ from sbmc.checks import BadInput, require
 from sbmc.cli.interruption import Interruption
 from sbmc.islands.checkpoints import CheckpointError, open_store
 from sbmc.islands.running import Interrupted
+from sbmc.storage.provenance import software_versions
+from sbmc_studies.experiments.context import Workshop
+from sbmc_studies.experiments.execution import CHECKPOINT, Execution
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import Method, get_method
 from sbmc_studies.records.record import Record
-from sbmc_studies.runs.context import Workshop
-from sbmc_studies.runs.execution import CHECKPOINT, Execution
 from sbmc_studies.runs.run_file import Journal
 from sbmc_studies.runs.runner import Run, run_study
 
@@ -70,8 +71,6 @@ def check_ground(journal: Journal, workshop: Workshop) -> None:
     Raises:
         BadInput: they differ; the difference is named.
     """
-    from sbmc.storage.provenance import software_versions
-
     data = workshop.data(get_experiment(journal.experiment), journal.seed)
     own = {"name": data.name, "checksum": data.checksum}
     journal.require_same_ground(own, software_versions())

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from sbmc_studies.commands.run_command import TOY
+from sbmc_studies.commands.run_commands import TOY
+from sbmc_studies.experiments.experiment import experiment_names, get_experiment
 
 
 def experiments_command() -> None:
     """List the experiments, a line each."""
-    from sbmc_studies.experiments.experiment import experiment_names, get_experiment
-
     lines = {name: get_experiment(name).title for name in experiment_names()}
     lines[TOY] = "two modes in one dimension: what s and a cold posterior do to long chains"
     width = max(map(len, lines))

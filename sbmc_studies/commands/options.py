@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sbmc.checks import BadInput, require
+from sbmc.checks import BadInput
 from sbmc.cli.options import Text
-from sbmc_studies.runs.execution import Execution
 
 _PANEL = "How islands are run (nothing of it decides a result)"
 
@@ -63,27 +62,6 @@ ConfidenceOption = Annotated[
 SaveOption = Annotated[
     bool, typer.Option("--save-posterior", help="Write the posterior beside the record.")
 ]
-
-
-def parse_execution(no_checkpoint: bool = False, **words: Text) -> Execution:
-    """Read the options of a run.
-
-    Args:
-        no_checkpoint: keep none.
-        words: of `Execution`, as text; None for what is not given.
-
-    Returns:
-        How islands are run.
-
-    Raises:
-        BadInput: one of them is refused.
-    """
-    given = parse_changes(**words)
-    if no_checkpoint:
-        every = given.get("checkpoint_every")
-        require(every is None, "checkpoint_every", "left out with --no-checkpoint", every)
-        return Execution(**{**given, "checkpoint_every": None})
-    return Execution(**given)
 
 
 def parse_changes(**words: Text) -> dict[str, Any]:

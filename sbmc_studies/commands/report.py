@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.report.numbers import count
+from sbmc_studies.report import write_report
 
 
 def make_report(
@@ -35,8 +36,6 @@ def make_report(
     require(_can_be_written(out), "out", "a file in a folder that can be written to", str(out))
     folder = data_dir is None or data_dir.is_dir()
     require(folder, "data_dir", "an existing folder", str(data_dir))
-    from sbmc_studies.report import write_report
-
     found = write_report(runs, out, title=title, data_dir=data_dir)
     for path, why in found.unreadable:
         print(f"sbmc: left out {path}: {why}", file=sys.stderr)

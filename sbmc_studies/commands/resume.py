@@ -12,9 +12,10 @@ from typing import Any
 from sbmc.checks import BadInput, require
 from sbmc_studies.commands.going_on import check_ground, go_on, require_writable
 from sbmc_studies.commands.run import parse_numbers
+from sbmc_studies.commands.show import show_comparison
+from sbmc_studies.experiments.context import Workshop
+from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.runs.context import Workshop
-from sbmc_studies.runs.execution import Execution
 from sbmc_studies.runs.growing import extend_run, merge_runs, out_of
 from sbmc_studies.runs.run_file import Journal, find_runs, read_journal
 from sbmc_studies.runs.runner import Run
@@ -37,8 +38,6 @@ def resume(
     Raises:
         BadInput: there is no run; or the only one is refused.
     """
-    from sbmc_studies.commands.show import show_comparison
-
     folders = find_runs(_normal(run))
     begun = {folder: read_journal(folder) for folder in folders}
     left = {folder: journal for folder, journal in begun.items() if not journal.finished}
@@ -158,8 +157,6 @@ def merge(
 
 
 def _complete(journal: Journal, out: Path, execution: Execution, quiet: bool, debug: bool) -> int:
-    from sbmc_studies.commands.show import show_comparison
-
     workshop = _workshop(journal, quiet)
     done = go_on(journal, out, execution, workshop, quiet=quiet, debug=debug)
     if done.record.outcome == "failed":

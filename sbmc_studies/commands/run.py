@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput, require
+from sbmc.cli.options import Text
+from sbmc_studies.commands.dry_run import show_expectations
 from sbmc_studies.commands.going_on import islands_done, require_writable, say, saying_how
+from sbmc_studies.commands.options import parse_changes
+from sbmc_studies.commands.show import show_comparison
+from sbmc_studies.experiments.context import Workshop
+from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import Method, get_methods
 from sbmc_studies.experiments.settings import Settings, parse_assignment, resolve, settings_hash
 from sbmc_studies.records.record import record_path
-from sbmc_studies.runs.context import Workshop
-from sbmc_studies.runs.execution import Execution
 from sbmc_studies.runs.growing import bring_networks
 from sbmc_studies.runs.run_file import Journal
 from sbmc_studies.runs.runner import Run, run_study
@@ -147,6 +151,27 @@ def _plan(
     return plans
 
 
+def parse_execution(no_checkpoint: bool = False, **words: Text) -> Execution:
+    """Read the options of a run.
+
+    Args:
+        no_checkpoint: keep none.
+        words: of `Execution`, as text; None for what is not given.
+
+    Returns:
+        How islands are run.
+
+    Raises:
+        BadInput: one of them is refused.
+    """
+    given = parse_changes(**words)
+    if no_checkpoint:
+        every = given.get("checkpoint_every")
+        require(every is None, "checkpoint_every", "left out with --no-checkpoint", every)
+        return Execution(**{**given, "checkpoint_every": None})
+    return Execution(**given)
+
+
 def parse_numbers(name: str, text: str) -> tuple[int, ...]:
     """Read whole numbers: `3`, `0,2,5`, `0-4`, or a mixture.
 
@@ -183,13 +208,9 @@ def run(request: Request) -> int:
     Returns:
         The exit code: 1 if a run failed, else 0.
     """
-    from sbmc_studies.commands.show import show_comparison
-
     # Progress is shown even where there is no terminal, as plain lines: runs take minutes.
     workshop = Workshop(request.data_dir, progress=not request.quiet)
     if request.dry_run:
-        from sbmc_studies.commands.dry_run import show_expectations
-
         show_expectations(request, workshop)
         return 0
     require_writable(request.out)

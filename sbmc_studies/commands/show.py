@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from sbmc.checks import BadInput
 from sbmc.cli.printing import print_wide
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment
 from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.figures.sure_unsure import draw_file
 from sbmc_studies.paper.tables.columns import table_columns
-from sbmc_studies.paper.tables.lines import MISSING
 from sbmc_studies.records.health import health_of, pooled_verdict
 from sbmc_studies.records.pooling import Pooled, pool
 from sbmc_studies.records.record import Record
@@ -138,8 +139,6 @@ def meaning(results: dict[str, Pooled]) -> str:
 
 
 def _draw(run: Run, target: Path) -> None:
-    from sbmc_studies.figures.sure_unsure import draw_file
-
     label = _label(run.record.method)
     try:
         print(f"Picture: {draw_file(run.path.parent, target, label)}")

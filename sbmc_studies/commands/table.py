@@ -13,6 +13,7 @@ from sbmc_studies.paper.tables import appendix, groups, paper_index, times
 from sbmc_studies.paper.tables import confidence as confidence_tables
 from sbmc_studies.paper.tables.columns import NOTES, table_columns
 from sbmc_studies.paper.tables.lines import Line, markdown_lines, render_lines
+from sbmc_studies.paper.tables.specs import appendix_specs
 from sbmc_studies.paper.tables.study import (
     FOOTNOTE,
     build_table,
@@ -95,7 +96,7 @@ def show_table(experiment: str, records: Path, style: str) -> None:
 
 
 def _notes(study: Experiment) -> list[str]:
-    specs = appendix.appendix_specs(study.name)
+    specs = appendix_specs(study.name)
     notes = [appendix.FOOTNOTE] if specs else []
     notes += [groups.FOOTNOTE] if any(spec.by_group for spec in specs) else []
     return [*notes, times.FOOTNOTE]

@@ -8,6 +8,8 @@ from pathlib import Path
 from sbmc.checks import require
 from sbmc.cli.printing import print_wide
 from sbmc_studies.commands.run import parse_numbers
+from sbmc_studies.figures.toy import draw_toy
+from sbmc_studies.paper.toy import run_toy, toy_table, toy_verdicts
 
 PICTURE = "toy.png"
 
@@ -24,8 +26,6 @@ def run_toy_study(seeds: str, out: Path, *, force: bool = False, quiet: bool = F
     Returns:
         The exit code: 0.
     """
-    from sbmc_studies.paper.toy import draw_toy, run_toy, toy_table, toy_verdicts
-
     require(not out.is_file(), "out", "a folder", str(out))
     toys = []
     for seed in parse_numbers("seeds", seeds):

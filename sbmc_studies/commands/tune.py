@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import BadInput, require
-from sbmc.cli.options import DataDirOption, DebugOption, QuietOption, Text
+from sbmc.cli.interruption import Interruption
+from sbmc.cli.options import Text
+from sbmc.cli.printing import print_wide
+from sbmc.fitting.forecast import in_words
+from sbmc.tuning.grid import parse_grid, s_grid, v_grid
+from sbmc.tuning.ledger import NAME
+from sbmc.tuning.result import Point, Tuning, within_error
+from sbmc.tuning.search import EXTENSIONS
+from sbmc_studies.experiments.settings import parse_assignment
+from sbmc_studies.tuning.experiment import Plan, expect_tuning, plan_tuning, run_tuning
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sbmc.tuning.result import Point, Tuning
-    from sbmc_studies.tuning.experiment import Plan
 
 _HEADINGS = {"nll": "NLL", "accuracy": "accuracy %", "ece": "ECE", "rmse": "RMSE"}
 
@@ -39,85 +44,68 @@ class Request:
     quiet: bool
     dry_run: bool
 
+    @classmethod
+    def parse(
+        cls,
+        *,
+        experiment: str,
+        v: Text,
+        s: Text,
+        folds: Text,
+        method: Text,
+        preset: Text,
+        settings: Mapping[str, Text],
+        assignments: Sequence[str],
+        seed: Text,
+        examples: Text,
+        extend: bool,
+        out: Path,
+        **rest: Any,
+    ) -> Request:
+        """Read the words of the command line.
 
-def tune_command(
-    experiment: Annotated[str, typer.Argument(help="What to tune; see `sbmc experiments`.")],
-    v: Annotated[
-        Text,
-        typer.Option(
-            "--v",
-            help="Prior variances to try, such as 1/40,0.1,1 (default 0.01 to 10 in half decades). "
-            "One alone is taken as chosen.",
-            show_default=False,
-        ),
-    ] = None,
-    s: Annotated[
-        Text,
-        typer.Option(
-            "--s",
-            help="Scales to try (default 0,0.05,0.1,0.2,0.3,0.5,1; 0 is the MAP).",
-            show_default=False,
-        ),
-    ] = None,
-    folds: Annotated[Text, typer.Option(help="Folds of the cross-validation.")] = "5",
-    method: Annotated[Text, typer.Option(help="Whose s is chosen; see `sbmc methods`.")] = "s-hmc",
-    preset: Annotated[
-        Text, typer.Option(help="paper or best; the experiment's own.", show_default=False)
-    ] = None,
-    particles: Annotated[Text, typer.Option(help="Particles of each fit.")] = None,
-    epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None,
-    seed: Annotated[Text, typer.Option(help="Of folds, training and sampling.")] = "0",
-    examples: Annotated[
-        Text, typer.Option(help="Use so many of the training examples, chosen at random.")
-    ] = None,
-    extend: Annotated[
-        bool,
-        typer.Option(help="Add values of v where the best one lies at the edge of the grid."),
-    ] = True,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
-    ] = None,
-    data_dir: DataDirOption = None,
-    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would take. Run nothing.")
-    ] = False,
-    debug: DebugOption = False,
-    quiet: QuietOption = False,
-) -> int:
-    """Choose the prior variance v, then the scale s, by cross-validation on the training data.
+        Args:
+            experiment: the experiment's name.
+            v: prior variances to try, with commas between them.
+            s: scales to try.
+            folds: how many.
+            method: whose s is chosen.
+            preset: the preset's name, or None for the experiment's own.
+            settings: settings with an option of their own; None for what is not given.
+            assignments: others, as `KEY=VALUE`.
+            seed: of everything random.
+            examples: how many of the training examples to use.
+            extend: whether values of v may be added to the grid.
+            out: folder of the records.
+            rest: fields that need no reading.
 
-    The same command goes on with a tuning that was stopped; other grids add to it.
-    """
-    from sbmc.tuning.grid import parse_grid
-    from sbmc.tuning.search import EXTENSIONS
-    from sbmc_studies.experiments.settings import parse_assignment
-    from sbmc_studies.tuning.experiment import plan_tuning
+        Returns:
+            The request.
 
-    overrides: dict[str, Any] = {
-        name: value
-        for name, value in (("particles", particles), ("epochs", epochs))
-        if value is not None
-    }
-    for name, value in map(parse_assignment, set_ or []):
-        rule = f"given once (it is {overrides.get(name)} already)"
-        require(name not in overrides, name, rule, value)
-        overrides[name] = value
-    require(not Path(out).is_file(), "out", "a folder", str(out))
-    plan = plan_tuning(
-        experiment,
-        method=method or "",
-        preset=preset,
-        overrides=overrides,
-        v=parse_grid("v", v),
-        s=parse_grid("s", s),
-        folds=_whole("folds", folds, 2),
-        seed=_whole("seed", seed, 0),
-        examples=None if examples is None else _whole("examples", examples, 1),
-        extensions=EXTENSIONS if extend else 0,
-    )
-    return run_tune(Request(plan, Path(out), data_dir, quiet, dry_run))
+        Raises:
+            BadInput: if any of it is refused.
+        """
+        overrides: dict[str, Any] = {
+            name: value for name, value in settings.items() if value is not None
+        }
+        for name, value in map(parse_assignment, assignments):
+            rule = f"given once (it is {overrides.get(name)} already)"
+            require(name not in overrides, name, rule, value)
+            overrides[name] = value
+        require(not Path(out).is_file(), "out", "a folder", str(out))
+        plan = plan_tuning(
+            experiment,
+            method=method or "",
+            preset=preset,
+            overrides=overrides,
+            v=parse_grid("v", v),
+            s=parse_grid("s", s),
+            folds=_whole("folds", folds, 2),
+            seed=_whole("seed", seed, 0),
+            examples=None if examples is None else _whole("examples", examples, 1),
+            extensions=EXTENSIONS if extend else 0,
+        )
+        return cls(plan, Path(out), **rest)
 
 
 def run_tune(request: Request) -> int:
@@ -132,10 +120,6 @@ def run_tune(request: Request) -> int:
     Raises:
         Interruption: after Ctrl-C, with words on how to go on.
     """
-    from sbmc.cli.interruption import Interruption
-    from sbmc.tuning.ledger import NAME
-    from sbmc_studies.tuning.experiment import run_tuning
-
     plan = request.plan
     if request.dry_run:
         _show_expectation(request)
@@ -159,9 +143,6 @@ def show_tuning(tuning: Tuning, plan: Plan) -> None:
         tuning: complete.
         plan: what it was made from.
     """
-    from sbmc.cli.printing import print_wide
-    from sbmc.tuning.result import within_error
-
     name, count = plan.experiment.name, f"{tuning.folds} folds"
     first = f"{name}: MAP, held-out scores, mean ± standard error over {count}"
     print_wide(_table(first, "v", tuning.v_points, tuning.v))
@@ -180,8 +161,6 @@ def show_tuning(tuning: Tuning, plan: Plan) -> None:
 
 def _table(title: str, symbol: str, points: Sequence[Point], chosen: float) -> RenderableType:
     from rich.table import Table
-
-    from sbmc.tuning.result import within_error
 
     near = set(within_error(points))
     table = Table(title=title, title_justify="left", pad_edge=False)
@@ -236,9 +215,6 @@ def _range(symbol: str, values: Sequence[float]) -> str:
 
 
 def _show_expectation(request: Request) -> None:
-    from sbmc.fitting.forecast import in_words
-    from sbmc.tuning.grid import s_grid, v_grid
-    from sbmc_studies.tuning.experiment import expect_tuning
 
     plan = request.plan
     training, sampling = expect_tuning(plan, request.data_dir)

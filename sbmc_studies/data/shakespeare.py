@@ -16,6 +16,7 @@ from torch import Tensor
 from sbmc.checks import BadInput, Phrase, is_whole, require
 from sbmc.datasets.bundle import DataBundle
 from sbmc.datasets.locate import cache_dir, locate
+from sbmc.language import text_states
 from sbmc_studies.data.features import FeatureBundle
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ def load(data_dir: str | PathLike[str] | None = None, seed: int = 0) -> DataBund
         DataNotFound: if there is no text, or no model.
         BadInput: if the file found is another text, or the model will not do.
     """
-    from sbmc.language import text_states  # late: for nobody but those who load it
-
     text = read_text(locate(FILE, data_dir, about=ABOUT), SHA256)
     model = os.environ.get(MODEL, "").strip() or None
     return next_token_data(text_states(text, model, cache=cache_dir() / "language"), CLASSES)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 
 from sbmc.checks import BadInput, nearest, require
+from sbmc.language.lora import RANK, LoraHead
 
 
 def paper_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
@@ -91,8 +92,6 @@ def lora_head(
     Raises:
         BadInput: if the frozen layer is missing or of another shape.
     """
-    from sbmc.language.lora import RANK, LoraHead  # late: for one study alone
-
     base = (frozen or {}).get("output")
     rule = f"one with a frozen output layer of shape {(classes, *input_shape)}"
     shape = None if base is None else tuple(base.shape)

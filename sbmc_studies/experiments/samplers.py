@@ -7,12 +7,12 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sbmc import samplers
 from sbmc.checks import BadInput, nearest, require
-
-if TYPE_CHECKING:
-    from sbmc.samplers.contract import Sampler
+from sbmc.posterior.weights import check_weighting
+from sbmc.samplers.contract import Sampler
 
 MOVES = ("hmc", "mala", "pcn")
 
@@ -47,9 +47,6 @@ def sampler_classes() -> dict[str, type[Sampler]]:
         >>> sampler_classes()["hmc"].__name__
         'HMC'
     """
-    from sbmc import samplers
-    from sbmc.samplers.contract import Sampler
-
     found: dict[str, type[Sampler]] = {}
     for module in pkgutil.walk_packages(samplers.__path__, f"{samplers.__name__}."):
         for value in vars(importlib.import_module(module.name)).values():
@@ -102,8 +99,6 @@ def build_sampler(kind: str, settings: Mapping[str, Any]) -> Sampler:
         said = given["steps"] is not None or given["epochs"] is not None
         require(said, "steps", "given, or else `epochs`", None)
     if "move" in names:
-        from sbmc.posterior.weights import check_weighting
-
         check_weighting(settings["island_weights"])
         given["move"] = build_move(settings)
     return sampler(**given)

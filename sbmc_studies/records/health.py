@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sbmc.islands.health import Health
-from sbmc_studies.paper.tables.lines import MISSING
+from sbmc.report.numbers import MISSING
 from sbmc_studies.records.record import Record
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sbmc.checks import BadInput
+from sbmc.prediction.metrics import mean_and_error
 from sbmc_studies.experiments.experiment import Experiment, Row
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve, settings_hash
@@ -60,8 +61,6 @@ def pool(records: Sequence[Record]) -> Pooled:
         BadInput: if there is none, or they differ in experiment, method, settings or data, or a
             seed occurs twice.
     """
-    from sbmc.prediction.metrics import mean_and_error
-
     if not records:
         raise BadInput("`records` must be at least one, but got none.")
     first = records[0]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from sbmc.report.tables import Cell
-from sbmc_studies.paper.tables.appendix import Block, build_appendix
+from sbmc_studies.paper.tables.appendix import build_appendix
 from sbmc_studies.paper.tables.confidence import build_confidence, chosen_tables
 from sbmc_studies.paper.tables.lines import PAPER, Entry, Line
 from sbmc_studies.paper.tables.paper_index import read_index
+from sbmc_studies.paper.tables.specs import Block
 from sbmc_studies.paper.tables.times import build_times
 from sbmc_studies.report.collect import Study
 from sbmc_studies.report.given import Given

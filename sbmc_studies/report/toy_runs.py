@@ -9,6 +9,7 @@ from zipfile import BadZipFile, is_zipfile
 
 from sbmc.checks import BadInput
 from sbmc.report.numbers import count, short
+from sbmc_studies.paper.toy.run import FILE, read_toy
 from sbmc_studies.report.collect import Setting, Study
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 def read_toys(setting: Setting) -> list[Toy]:
     """The runs of a setting that have their curves beside them."""
-    from sbmc_studies.paper.toy.run import FILE, read_toy
-
     found = []
     for run in setting.runs:
         if not is_zipfile(run.folder / FILE):

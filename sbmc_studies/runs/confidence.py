@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, is_zipfile
 
+from sbmc.confidence import evaluate
+from sbmc.confidence.report import load_arrays
+from sbmc.prediction.prediction import Prediction
+from sbmc_studies.data.confidence_sets import confidence_sets
 from sbmc_studies.records.record import Record
 
 if TYPE_CHECKING:
     import numpy as np
 
     from sbmc.posterior.posterior import Posterior
-    from sbmc_studies.runs.context import Context
+    from sbmc_studies.experiments.context import Context
 
 PROTOCOLS = ("paper", "clean")
 # A metric that every record has which this module has been at.
@@ -41,8 +45,6 @@ def read_arrays(folder: Path, protocol: str) -> dict[str, np.ndarray] | None:
     Returns:
         All arrays; None if the file is not there or is damaged.
     """
-    from sbmc.confidence.report import load_arrays
-
     path = arrays_file(folder, protocol)
     # NumPy would leave a file that only begins like an archive open.
     if not path.is_file() or not is_zipfile(path):
@@ -65,10 +67,6 @@ def with_confidence(record: Record, posterior: Posterior, context: Context, fold
     Returns:
         The record with `confidence.` and `ood.` among its metrics.
     """
-    from sbmc.confidence import evaluate
-    from sbmc.prediction.prediction import Prediction
-    from sbmc_studies.data.confidence_sets import confidence_sets
-
     workshop, name = context.workshop, context.experiment.dataset
 
     def predict(inputs: Any) -> Prediction:

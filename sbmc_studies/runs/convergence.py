@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import BadInput
+from sbmc.diagnostics import diagnose
 from sbmc.log import logger
 from sbmc_studies.records.record import jsonable
 
@@ -29,8 +30,6 @@ def convergence(posterior: Posterior, data: DataBundle) -> dict[str, Any] | None
         compare (one island, and fewer than four draws of each chain), or if that takes ArviZ,
         which is not installed.
     """
-    from sbmc.diagnostics import diagnose
-
     examples = max(1, PROBABILITIES // data.classes)
     inputs = data.test[0][:examples]
     try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import sbmc
+from sbmc_studies.experiments.context import Context
 from sbmc_studies.experiments.methods import Method
 from sbmc_studies.experiments.methods.sampled import fit_options, needs_anchor
-from sbmc_studies.runs.context import Context
 
 if TYPE_CHECKING:
     from sbmc.fitting.forecast import Expectation
@@ -51,8 +52,6 @@ def forecast(context: Context, method: Method) -> Forecast:
     Returns:
         The forecast. Training may stop earlier than it says.
     """
-    import sbmc
-
     settings = context.settings
     networks = _networks(method, settings)
     averaged = "swa_epochs" in settings or settings.get("anchor") == "swa"

@@ -19,9 +19,9 @@ from sbmc.islands.checkpoints.manifest import Manifest
 from sbmc.islands.checkpoints.pilot import PILOT
 from sbmc.islands.checkpoints.results import island_name, read_islands
 from sbmc.posterior.identity import APART
+from sbmc_studies.experiments.execution import CHECKPOINT
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.records.record import read_record
-from sbmc_studies.runs.execution import CHECKPOINT
 from sbmc_studies.runs.run_file import RECORD, TRAINED, Journal, find_runs, read_journal
 
 _MOST_NAMED = 5

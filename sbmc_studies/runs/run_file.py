@@ -20,9 +20,9 @@ from typing import Any
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.checkpoints import differences, locked, open_store
 from sbmc.storage.files import misfit, parse_json
+from sbmc_studies.experiments.execution import CHECKPOINT, Execution
 from sbmc_studies.experiments.settings import settings_hash
 from sbmc_studies.records.record import read_record, record_path
-from sbmc_studies.runs.execution import CHECKPOINT, Execution
 
 NAME = "run.json"
 RECORD = "record.json"

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any
 from sbmc.checks import BadInput, require
 from sbmc.islands.checkpoints import CheckpointError
 from sbmc.log import logger
+from sbmc.posterior.saving import load
+from sbmc.prediction.metrics import classification_metrics, ood_metrics
+from sbmc.prediction.prediction import Prediction
 from sbmc.storage.provenance import hardware_summary, software_versions
+from sbmc_studies.experiments.context import Context, Workshop
+from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment
 from sbmc_studies.experiments.methods import Method, Outcome
+from sbmc_studies.experiments.networks import build_network
 from sbmc_studies.experiments.settings import Settings, settings_hash
 from sbmc_studies.records.record import Record, find_completed, record_path, write_record
 from sbmc_studies.runs.confidence import has_confidence, with_confidence
-from sbmc_studies.runs.context import Context, Workshop
 from sbmc_studies.runs.convergence import convergence
-from sbmc_studies.runs.execution import Execution
+from sbmc_studies.runs.examples import write_examples
 from sbmc_studies.runs.extremes import write_extremes
 from sbmc_studies.runs.reweighting import OTHER, POSTERIOR, Twin, find_twin
 from sbmc_studies.runs.run_file import Journal, begin_anew, under_way
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
 
     from sbmc.datasets import DataBundle
     from sbmc.posterior.posterior import Posterior
-    from sbmc.prediction.prediction import Prediction
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,6 @@ def run_study(
         if not lacking and (saved.exists() or not save_posterior):
             return Run(old.pop(settings["islands"]), path, old, reused=True)
         if lacking and saved.exists():
-            from sbmc.posterior.saving import load
-
             context = prepare_context(experiment, settings, seed, workshop)
             posterior = load(saved, context.network)
             done = {k: _add_confidence(r, posterior, context, out) for k, r in old.items()}
@@ -163,8 +165,6 @@ def run_study(
             if debug:
                 raise
             return Run(record, path, {}, reused=False)
-        from sbmc_studies.figures.sure_unsure import write_examples
-
         write_examples(folder, outcome.posterior, context.data)
         write_extremes(folder, outcome.posterior, context.data)
         if save_posterior:
@@ -196,8 +196,6 @@ def _reweigh(
     save_posterior: bool,
 ) -> dict[int, Record]:
     """Records of the islands of another run, combined in the way that is asked for."""
-    from sbmc.posterior.saving import load
-
     most = max(wanted)
     whole = load(twin.posterior, context.network).reweighted(wanted[most]["island_weights"])
     source, records = twin.records[most].hash, {}
@@ -238,8 +236,6 @@ def prepare_context(
     Raises:
         BadInput: if the data are missing.
     """
-    from sbmc_studies.experiments.networks import build_network
-
     data = workshop.data(experiment, seed, settings.get("fraction"))
     shape = tuple(data.train[0].shape[1:])
     network = build_network(settings["network"], shape, data.classes, data.frozen)
@@ -295,8 +291,6 @@ def _both_metrics(posterior: Posterior, data: DataBundle) -> dict[str, float | N
 
 
 def _metrics(posterior: Posterior, data: DataBundle) -> dict[str, float | None]:
-    from sbmc.prediction.metrics import classification_metrics, ood_metrics
-
     inputs, labels = data.test
     outside = {group: _predict(posterior, each) for group, each in data.ood.items()}
     return {
@@ -307,8 +301,6 @@ def _metrics(posterior: Posterior, data: DataBundle) -> dict[str, float | None]:
 
 
 def _predict(posterior: Posterior, inputs: Tensor) -> Prediction:
-    from sbmc.prediction.prediction import Prediction
-
     prediction = posterior.predict(inputs)
     assert isinstance(prediction, Prediction)  # all studies so far are classifications
     return prediction

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sbmc
 from sbmc.checks import require
+from sbmc.model.data import as_examples
 from sbmc.prior.options import Prior
-from sbmc.tuning.folds import check_folds
+from sbmc.tuning.folds import check_folds, make_folds, subset
 from sbmc.tuning.grid import s_grid, v_grid
 from sbmc.tuning.search import EXTENSIONS, tune
+from sbmc_studies.data import load_dataset
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import Method, get_methods
 from sbmc_studies.experiments.methods.sampled import prior_options
+from sbmc_studies.experiments.networks import build_network
 from sbmc_studies.experiments.samplers import build_sampler
 from sbmc_studies.experiments.settings import Settings, resolve, settings_hash
 
@@ -200,10 +204,6 @@ def expect_tuning(plan: Plan, data_dir: Path | None = None) -> tuple[Expectation
     Returns:
         Of the training of all v and folds, and of one fit; the grid is not extended here.
     """
-    import sbmc
-    from sbmc.model.data import as_examples
-    from sbmc.tuning.folds import make_folds, subset
-
     network, data, share, _ = _load(plan, data_dir)
     whole = as_examples(data)
     if plan.examples is not None:
@@ -238,9 +238,6 @@ def _options(settings: Settings) -> dict[str, Any]:
 
 def _load(plan: Plan, data_dir: Path | None) -> tuple[Any, Any, float, dict[str, str]]:
     """The untrained network, the examples, which part of them validates, and what they are."""
-    from sbmc_studies.data import load_dataset
-    from sbmc_studies.experiments.networks import build_network
-
     data = load_dataset(plan.experiment.dataset, data_dir)
     examples = data.train_and_validation
     shape = tuple(examples[0].shape[1:])

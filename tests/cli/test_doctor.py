@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sbmc.cli import doctor
+from sbmc.cli import machine
 from sbmc.model.kernels.native import build
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def test_json_has_the_same(sbmc):
     sections = json.loads(output)
     assert code == 0
     assert sections["versions"]["torch"].startswith(torch.__version__)
-    assert set(sections["extras"]) == set(doctor.EXTRAS)
+    assert set(sections["extras"]) == set(machine.EXTRAS)
     assert sections["threads"]["torch"] == str(torch.get_num_threads())
 
 
@@ -60,8 +60,8 @@ def test_native_code_that_is_turned_off(sbmc, monkeypatch):
 
 
 def test_a_missing_extra_comes_with_its_command(monkeypatch):
-    monkeypatch.setitem(doctor.EXTRAS, "ray", ("no-such-package",))
-    assert doctor._extras()["ray"] == "no-such-package missing: pip install 'sbmc[ray]'"
+    monkeypatch.setitem(machine.EXTRAS, "ray", ("no-such-package",))
+    assert machine._extras()["ray"] == "no-such-package missing: pip install 'sbmc[ray]'"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib came with 3.11")
@@ -75,4 +75,4 @@ def test_the_extras_are_those_of_the_package():
         for extra, needs in declared.items()
         if extra not in ("docs", "dev")
     }
-    assert names == doctor.EXTRAS
+    assert names == machine.EXTRAS

@@ -83,7 +83,7 @@ def test_a_run_that_is_too_large_is_refused_before_anything_is_trained(sbmc, mon
     def trained(*args, **kwargs):
         raise AssertionError("trained")
 
-    monkeypatch.setattr("sbmc_studies.runs.context.Context.anchor", trained)
+    monkeypatch.setattr("sbmc_studies.experiments.context.Context.anchor", trained)
     code, output, errors = sbmc("run", "digits", *SHORT, "--memory-limit", "40MB")
     assert (code, output, errors.count("\n")) == (2, "", 1), errors
     assert "`memory_limit` must be at least " in errors

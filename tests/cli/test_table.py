@@ -4,7 +4,7 @@ import pytest
 from study_records import entropies, write
 
 from sbmc_studies.paper.numbers import groups
-from sbmc_studies.paper.tables.appendix import appendix_specs
+from sbmc_studies.paper.tables.specs import appendix_specs
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from torch import nn
 from sbmc.checks import BadInput
 from sbmc.confidence import ABSTAIN, ConfidenceClassifier, fit_confidence, from_state, to_state
 from sbmc.confidence.abstention import _groups
-from sbmc.confidence.origin import origin_digest
 from sbmc.model.parameters import ParameterSpace
+from sbmc.posterior.origin import origin_digest
 from sbmc.prediction.prediction import Prediction, regression_prediction
 
 

@@ -6,14 +6,8 @@ import torch
 
 from sbmc.checks import BadInput
 from sbmc.prediction.prediction import Prediction
-from sbmc_studies.figures.sure_unsure import (
-    COUNT,
-    draw,
-    draw_file,
-    read_examples,
-    select_examples,
-    write_examples,
-)
+from sbmc_studies.figures.sure_unsure import draw, draw_file
+from sbmc_studies.runs.examples import COUNT, read_examples, select_examples, write_examples
 
 CLASSES = 3
 

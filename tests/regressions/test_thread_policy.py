@@ -60,7 +60,7 @@ def test_the_command_line_lets_threads_sleep_before_torch_is_imported(code):
     [("OMP_WAIT_POLICY", "ACTIVE", "ACTIVE"), ("GOMP_SPINCOUNT", "7", "None")],
 )
 def test_the_users_own_policy_stays(variable, value, expected):
-    output, errors = policy_when_torch_is_imported("import sbmc.cli", **{variable: value})
+    output, errors = policy_when_torch_is_imported("import sbmc.cli, torch", **{variable: value})
     assert output == f"policy: {expected}", errors
 
 

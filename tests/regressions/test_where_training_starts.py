@@ -9,7 +9,7 @@ from torch import nn
 import sbmc
 from sbmc.checks import BadInput
 from sbmc_studies.data import load_dataset
-from sbmc_studies.runs.context import TRAINING, Context
+from sbmc_studies.experiments.context import TRAINING, Context
 
 
 def deep_net() -> nn.Module:

@@ -12,11 +12,11 @@ from report_pages import read_page, write_run
 
 from sbmc.checks import BadInput
 from sbmc.prediction.prediction import Prediction
+from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.report.pictures import MOST_LETTERS, look_up_pictures, look_up_texts, png
-from sbmc_studies.runs.context import Workshop
 from sbmc_studies.runs.extremes import COUNT, find_extremes, read_extremes, write_extremes
 from sbmc_studies.runs.runner import run_study
 

@@ -8,8 +8,9 @@ from study_records import entropies, write
 
 from sbmc_studies.experiments.experiment import experiment_names, get_experiment
 from sbmc_studies.paper.numbers import groups, table_names
-from sbmc_studies.paper.tables.appendix import appendix_specs, build_appendix
+from sbmc_studies.paper.tables.appendix import build_appendix
 from sbmc_studies.paper.tables.confidence import build_confidence, chosen_tables
+from sbmc_studies.paper.tables.specs import appendix_specs
 from sbmc_studies.paper.tables.times import build_times
 from sbmc_studies.report import collect, render
 from sbmc_studies.report.paper_tables import paper_label, paper_tables

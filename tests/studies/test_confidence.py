@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import auc
 
-import sbmc.confidence
 from sbmc.confidence import ConfidenceReport, load_arrays
+from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.records.record import read_record, record_path
 from sbmc_studies.runs.confidence import PROTOCOLS, WITNESS, arrays_file, has_confidence
-from sbmc_studies.runs.context import Workshop
 from sbmc_studies.runs.runner import POSTERIOR, run_study
 
 DIGITS = get_experiment("digits")
@@ -66,7 +65,7 @@ def quick(monkeypatch):
         name = WITNESS if protocol == "paper" else "confidence.clean.default.auc_roc"
         return ConfidenceReport(protocol, {name: mean}, {"mean": np.array(mean)})
 
-    monkeypatch.setattr(sbmc.confidence, "evaluate", evaluate)
+    monkeypatch.setattr("sbmc_studies.runs.confidence.evaluate", evaluate)
     return seen
 
 
@@ -152,7 +151,7 @@ def test_prefixes_are_measured_by_their_own_islands(tmp_path, quick):
 
 
 def test_methods_of_one_process_share_the_sets(tmp_path, quick, monkeypatch):
-    from sbmc_studies.data import confidence_sets as module
+    from sbmc_studies.runs import confidence as module
 
     made = []
     original = module.confidence_sets

@@ -2,7 +2,7 @@ import pytest
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc_studies.runs.execution import Execution
+from sbmc_studies.experiments.execution import Execution
 
 
 def test_an_executor_is_built_from_what_is_said():

@@ -7,11 +7,11 @@ import pytest
 from sbmc.checks import BadInput
 from sbmc.samplers.contract import Sampler
 from sbmc_studies.experiments import samplers as study_samplers
+from sbmc_studies.experiments.context import Context, Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import METHODS, Method, get_method, get_methods
 from sbmc_studies.experiments.samplers import sampler_classes
 from sbmc_studies.experiments.settings import resolve
-from sbmc_studies.runs.context import Context, Workshop
 from sbmc_studies.runs.runner import run_study
 
 # The rows of the paper's Table 1, and what the design promises besides.

@@ -74,7 +74,7 @@ def test_a_failure_while_writing_keeps_the_old_record(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("sbmc_studies.records.record.json.dump", broken)
+    monkeypatch.setattr("sbmc.storage.files.json.dump", broken)
     with pytest.raises(OSError, match="disk full"):
         write_record(tmp_path, make_record(metrics={"accuracy": 0.5}))
     assert path.read_text() == before

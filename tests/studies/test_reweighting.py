@@ -3,11 +3,11 @@ import shutil
 
 import pytest
 
+from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.records.record import read_record
-from sbmc_studies.runs.context import Workshop
 from sbmc_studies.runs.reweighting import POSTERIOR
 from sbmc_studies.runs.runner import run_study
 

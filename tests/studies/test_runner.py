@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from sbmc.checks import BadInput
+from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.records.record import read_record
 from sbmc_studies.runs import runner
-from sbmc_studies.runs.context import Workshop
 from sbmc_studies.runs.runner import run_study
 
 TINY = {"max_epochs": 3, "batch_size": 256}

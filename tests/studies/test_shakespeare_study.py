@@ -11,6 +11,7 @@ from tiny_language import TEXT, folder_of_weights, use_stand_in
 from sbmc.checks import BadInput
 from sbmc.language import LoraHead, text_states
 from sbmc_studies.data import shakespeare
+from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.networks import build_network
@@ -18,7 +19,6 @@ from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.paper.tables.study import differences, write_tables
 from sbmc_studies.records.pooling import find_records
 from sbmc_studies.records.record import read_record
-from sbmc_studies.runs.context import Workshop
 from sbmc_studies.runs.runner import prepare_context, run_study
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,8 @@ from rich.console import Console
 from sbmc.checks import BadInput
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.nuts import NUTS
-from sbmc_studies.paper.toy import Toy, draw_toy, read_toy, run_toy, toy_table, toy_verdicts
+from sbmc_studies.figures.toy import draw, draw_toy
+from sbmc_studies.paper.toy import Toy, read_toy, run_toy, toy_table, toy_verdicts
 from sbmc_studies.paper.toy import run as study
 from sbmc_studies.paper.toy.target import Case, ToyTarget, density, find_mode
 from sbmc_studies.records.record import Record, read_record
@@ -203,8 +204,6 @@ class TestShow:
         assert path.read_bytes().startswith(b"\x89PNG")
 
     def test_figure_has_three_panels_with_all_curves(self, small):
-        from sbmc_studies.paper.toy.figure import draw
-
         panels = draw(small[0]).axes
         assert len(panels) == 3
         labels = [[text.get_text() for text in p.get_legend().get_texts()] for p in panels]

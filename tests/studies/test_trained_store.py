@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
+from sbmc_studies.experiments import trained_store
+from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
-from sbmc_studies.runs import trained_store
-from sbmc_studies.runs.context import Workshop
 from sbmc_studies.runs.runner import prepare_context
 
 DIGITS = get_experiment("digits")
@@ -84,7 +84,7 @@ def test_the_folder_comes_before_what_this_process_has_trained(tmp_path):
 
 
 def test_nothing_is_kept_without_a_folder_or_a_checkpoint(tmp_path):
-    from sbmc_studies.runs.execution import Execution
+    from sbmc_studies.experiments.execution import Execution
 
     silent = context(tmp_path)
     silent.execution = Execution(checkpoint_every=None)

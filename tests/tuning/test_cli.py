@@ -63,7 +63,7 @@ def test_ctrl_c_says_that_the_same_command_goes_on(sbmc, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sbmc_studies.tuning.experiment.run_tuning", interrupted)
+    monkeypatch.setattr("sbmc_studies.commands.tune.run_tuning", interrupted)
     code, _, errors = sbmc("tune", "digits")
     assert code == 130
     assert errors == "sbmc: interrupted; every score so far is kept. The same command goes on.\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import Phrase, require
-from sbmc.storage.files import put_in_place
+from sbmc.storage.files import CheckpointError, put_in_place
 
 ARGUMENT = "checkpoint"
 WRITABLE = "a folder that can be written to"
@@ -22,10 +22,6 @@ WRITABLE = "a folder that can be written to"
 LOCK = ".lock"
 # A writer needs seconds: what is older was left by one that died.
 LEFT_BEHIND = 3600.0
-
-
-class CheckpointError(RuntimeError):
-    """A file of a checkpoint could not be written or read; those that were written are intact."""
 
 
 class Store(ABC):

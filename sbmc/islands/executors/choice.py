@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from concurrent.futures import Executor as FuturesExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput, nearest, require
@@ -25,10 +26,8 @@ def executors() -> dict[str, type[Executor]]:
         >>> list(executors())
         ['in-process', 'processes', 'ray']
     """
-    from sbmc.islands import executors as folder
-
     found: dict[str, type[Executor]] = {}
-    for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{__package__}."):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, Executor) and _needs_no_more(value):
                 found[value.name] = value

@@ -15,6 +15,9 @@ import sys
 import threading
 from typing import IO, Any
 
+from sbmc.islands.executors.frames import receive, send
+from sbmc.islands.executors.sending import attempt
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -30,15 +33,11 @@ def main(parent: int) -> None:
     requests = os.fdopen(os.dup(0), "rb")
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    from sbmc.islands.executors.frames import receive, send
-
     payload, digest = receive(requests)
     send(answers, ("ready", None))
     batches: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stopping = threading.Event()
     threading.Thread(target=_listen, args=(requests, batches, stopping), daemon=True).start()
-
-    from sbmc.islands.executors.sending import attempt
 
     while True:
         batch = batches.get()
@@ -53,8 +52,6 @@ def _listen(
     requests: IO[bytes], batches: queue.SimpleQueue[Any], stopping: threading.Event
 ) -> None:
     """Take requests while a batch runs: to stop it, above all."""
-    from sbmc.islands.executors.frames import receive
-
     try:
         while True:
             kind, value = receive(requests)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
-    from sbmc_studies.runs.context import Context, Trained
+    from sbmc_studies.experiments.context import Context, Trained
 
 Settings = dict[str, Any]
 

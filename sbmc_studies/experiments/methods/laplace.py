@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
+from sbmc.baselines import laplace
 from sbmc_studies.experiments.methods.contract import Method, Outcome, single_network_outcome
-from sbmc_studies.runs.context import Context
+
+if TYPE_CHECKING:
+    from sbmc_studies.experiments.context import Context
 
 
 def run(context: Context) -> Outcome:
     """Train the MAP, fit the curvature, draw weights."""
-    from sbmc.baselines import laplace
-
     trained = context.anchor()
     began = time.perf_counter()
     posterior = laplace(

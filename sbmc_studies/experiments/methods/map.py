@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sbmc_studies.experiments.methods.contract import Method, Outcome, network_outcome
-from sbmc_studies.runs.context import Context
+
+if TYPE_CHECKING:
+    from sbmc_studies.experiments.context import Context
 
 
 def run(context: Context) -> Outcome:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
+from sbmc.baselines import dropout_posterior
 from sbmc_studies.experiments.methods.contract import Method, Outcome, single_network_outcome
-from sbmc_studies.runs.context import Context
+
+if TYPE_CHECKING:
+    from sbmc_studies.experiments.context import Context
 
 
 def run(context: Context) -> Outcome:
     """Train with dropout, and draw networks from the one that comes out."""
-    from sbmc.baselines import dropout_posterior
-
     trained = context.dropout_network()
     began = time.perf_counter()
     posterior = dropout_posterior(

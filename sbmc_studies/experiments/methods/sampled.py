@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import sbmc
+from sbmc.fitting.forecast import check
 from sbmc_studies.experiments.methods.contract import Method, Outcome, Settings
 from sbmc_studies.experiments.samplers import build_sampler, sampler_classes, sampler_defaults
 from sbmc_studies.experiments.settings import anchors_at_map
-from sbmc_studies.runs.context import Context, Trained
 
 if TYPE_CHECKING:
     from sbmc.islands.cost import Cost
+    from sbmc_studies.experiments.context import Context, Trained
 
 # Options of the prior, as `sbmc.Prior` takes them; None leaves them out.
 PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")
@@ -32,8 +34,6 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
     Returns:
         The outcome.
     """
-    import sbmc
-
     settings = context.settings
     trained: list[Trained] = []
     model: Any = context.network
@@ -90,8 +90,6 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
 
 def _refuse_early(context: Context, kind: str, anchor_per_island: bool) -> None:
     """Refuse a limit on memory before anything is trained, not after."""
-    from sbmc.fitting.forecast import check
-
     network, settings = context.network, context.settings
     anchors = [network] * settings["islands"] if anchor_per_island else None
     begins = settings["start"] == "ensemble"

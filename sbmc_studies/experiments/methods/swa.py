@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
+from sbmc.baselines import swag
 from sbmc_studies.experiments.methods.contract import (
     Method,
     Outcome,
     network_outcome,
     single_network_outcome,
 )
-from sbmc_studies.runs.context import Context
+
+if TYPE_CHECKING:
+    from sbmc_studies.experiments.context import Context
 
 # The paper's, but for the learning rate of the warm-up, which it does not give.
 SWA_SETTINGS = {
@@ -29,8 +33,6 @@ def run_swa(context: Context) -> Outcome:
 
 def run_swag(context: Context) -> Outcome:
     """The same, with a Gaussian fitted to what the average is made of."""
-    from sbmc.baselines import swag
-
     began = time.perf_counter()
     posterior = swag(
         context.fresh_network(),

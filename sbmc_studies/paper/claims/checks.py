@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sbmc_studies.paper.claims.claim import EPISTEMIC
+from sbmc_studies.paper.claims.claim import EPISTEMIC, Claim
 from sbmc_studies.records.finding import Runs
 from sbmc_studies.records.pooling import SEEDS, Pooled
 
@@ -172,8 +172,6 @@ def orderings(prefix: str, table: str, words: str, picks: Mapping[str, Pick]) ->
     Returns:
         The claims.
     """
-    from sbmc_studies.paper.claims.claim import Claim
-
     wrong, right = f"{EPISTEMIC}.incorrect", f"{EPISTEMIC}.correct"
     claims = []
     for kind, label in (("s-hmc", "S-HMC∥"), ("s-smc", "S-SMC∥ (equal weights)")):

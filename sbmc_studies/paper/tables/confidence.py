@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from sbmc.checks import BadInput, nearest
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment, Row
 from sbmc_studies.paper.numbers import read_table, table_names
-from sbmc_studies.paper.tables.appendix import Block
 from sbmc_studies.paper.tables.lines import (
-    MISSING,
     PAPER,
     Column,
     Entry,
@@ -23,6 +22,7 @@ from sbmc_studies.paper.tables.lines import (
     seeded_label,
 )
 from sbmc_studies.paper.tables.pages import fill_marks
+from sbmc_studies.paper.tables.specs import Block
 from sbmc_studies.records.finding import Runs, runs_of
 from sbmc_studies.records.pooling import Pooled, pool, row_islands
 from sbmc_studies.runs.confidence import PROTOCOLS, has_confidence

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sbmc.prediction.metrics import mean_and_error
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment, Row
 from sbmc_studies.paper.numbers import groups, read_table
-from sbmc_studies.paper.tables.appendix import (
-    LONG_CHAIN,
-    NOT_RERUN,
-    Block,
-    Spec,
-    chain_row,
-    paper_setting,
-)
 from sbmc_studies.paper.tables.lines import (
-    MISSING,
     Column,
     Entry,
     Line,
     number,
     plain,
     seeded_label,
+)
+from sbmc_studies.paper.tables.specs import (
+    LONG_CHAIN,
+    NOT_RERUN,
+    Block,
+    Spec,
+    chain_row,
+    paper_setting,
 )
 from sbmc_studies.records.finding import Runs, runs_of
 from sbmc_studies.records.pooling import pool
@@ -92,8 +93,6 @@ def _measured(experiment: Experiment, row: Row | None, runs: Runs) -> tuple[str,
     found = runs.records_of(row)
     if not found:
         return row.label, {}
-    from sbmc.prediction.metrics import mean_and_error
-
     pooled = pool(found)
     values = {
         f"{kind}.{group}": (pooled.values[metric], pooled.errors[metric])

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from sbmc.report.numbers import MISSING
 from sbmc_studies.paper.numbers import PaperRow
 from sbmc_studies.records.pooling import SEEDS, Pooled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-MISSING = "–"
 PAPER = "  paper"  # the label of its line below ours
 # Paper: the ECE of IMDb is of another definition, that of CIFAR-10 within the noise of its bins.
 NOT_COMPARED = ("ece",)

@@ -10,11 +10,14 @@ from importlib import resources
 from pathlib import Path
 
 from sbmc.checks import BadInput
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment, Row, experiment_names, get_experiment
+from sbmc_studies.experiments.methods import METHODS
 from sbmc_studies.paper.numbers import groups, paper_rows, read_table
-from sbmc_studies.paper.tables.appendix import Spec, appendix_specs, paper_setting, row_like
+from sbmc_studies.paper.tables.appendix import row_like
 from sbmc_studies.paper.tables.confidence import KINDS, confidence_rows, find_confidence
-from sbmc_studies.paper.tables.lines import MISSING, Line, markdown_lines
+from sbmc_studies.paper.tables.lines import Line, markdown_lines
+from sbmc_studies.paper.tables.specs import Spec, appendix_specs, paper_setting
 from sbmc_studies.records.pooling import Pooled, find_records, pool
 from sbmc_studies.records.record import Record, read_seeds
 
@@ -199,8 +202,6 @@ def _spec(entry: Entry, study: Experiment) -> Spec:
 
 
 def _known() -> list[str]:
-    from sbmc_studies.experiments.methods import METHODS
-
     return [*METHODS, "hmc-gs"]
 
 

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment, Row
 from sbmc_studies.paper.numbers import PaperRow, find_row, gold_standards
-from sbmc_studies.paper.tables.appendix import NOT_RERUN, appendix_specs, build_appendix
+from sbmc_studies.paper.tables.appendix import build_appendix
 from sbmc_studies.paper.tables.columns import COLUMNS, table_columns
 from sbmc_studies.paper.tables.lines import (
-    MISSING,
     PAPER,
     Column,
     Line,
@@ -26,6 +26,7 @@ from sbmc_studies.paper.tables.lines import (
     whole,
 )
 from sbmc_studies.paper.tables.pages import fill_marks
+from sbmc_studies.paper.tables.specs import NOT_RERUN, appendix_specs
 from sbmc_studies.paper.tables.times import build_times
 from sbmc_studies.records.pooling import Pooled, find_records, pool, row_islands
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment
-from sbmc_studies.paper.tables.appendix import Block
 from sbmc_studies.paper.tables.lines import (
-    MISSING,
     Column,
     Line,
     our_cells,
@@ -17,6 +16,7 @@ from sbmc_studies.paper.tables.lines import (
     seeded_label,
     whole,
 )
+from sbmc_studies.paper.tables.specs import Block
 from sbmc_studies.records.finding import Runs, runs_of
 from sbmc_studies.records.pooling import Pooled, row_islands
 

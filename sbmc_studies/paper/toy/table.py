@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sbmc.checks import require
+from sbmc_studies.paper.claims.claim import Verdict
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sbmc_studies.paper.claims.claim import Verdict
     from sbmc_studies.paper.toy.run import Toy
 
 # Two neighbours count as different if they are so many standard errors apart: a false alarm in
@@ -71,8 +71,6 @@ def toy_verdicts(toys: Sequence[Toy]) -> list[Verdict]:
 
 
 def _verdict(toys: Sequence[Toy], family: str, sign: int) -> Verdict:
-    from sbmc_studies.paper.claims.claim import Verdict
-
     cases = toys[0].cases(family)
     found = [(_mean(toys, f"iact.{c.name}"), _error(toys, f"iact_se.{c.name}")) for c in cases]
     apart = [

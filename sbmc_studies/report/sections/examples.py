@@ -12,13 +12,13 @@ import numpy as np
 from sbmc.checks import BadInput
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import percent, short
-from sbmc_studies.figures.sure_unsure import FILE, Shown, read_examples
 from sbmc_studies.report.collect import Found, Setting
 from sbmc_studies.report.labels import class_name
 from sbmc_studies.report.pictures import data_url, look_up_pictures, look_up_texts
 from sbmc_studies.report.sections.entropy import groups_of
 from sbmc_studies.report.tokens import TOKENS, Tokens, look_up_tokens
 from sbmc_studies.report.view import Section, View, best_setting, missing
+from sbmc_studies.runs.examples import FILE, Shown, read_examples
 from sbmc_studies.runs.extremes import TEST, Extreme, read_extremes
 
 _TITLE = "Most and least certain inputs"

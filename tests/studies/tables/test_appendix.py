@@ -8,18 +8,10 @@ from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.paper.numbers import find_row, groups, paper_rows, read_table, table_names
-from sbmc_studies.paper.tables.appendix import (
-    FOOTNOTE,
-    LONG_CHAIN,
-    NOT_RERUN,
-    Spec,
-    appendix_specs,
-    build_ablation,
-    build_appendix,
-    row_like,
-)
+from sbmc_studies.paper.tables.appendix import FOOTNOTE, build_ablation, build_appendix, row_like
 from sbmc_studies.paper.tables.groups import build_groups
 from sbmc_studies.paper.tables.lines import MISSING
+from sbmc_studies.paper.tables.specs import LONG_CHAIN, NOT_RERUN, Spec, appendix_specs
 from sbmc_studies.paper.tables.study import write_tables
 from sbmc_studies.runs.confidence import arrays_file
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sbmc.checks import is_number, is_whole, require
 from sbmc.islands.checkpoints import CheckpointAt
 from sbmc.islands.checkpoints.options import EVERY
+from sbmc.islands.executors import as_executor
 from sbmc.islands.memory import parse_bytes
 
 if TYPE_CHECKING:
@@ -76,8 +77,6 @@ class Execution:
 
     def build(self) -> Executor:
         """The executor's settings; nothing is started."""
-        from sbmc.islands.executors import as_executor
-
         more = {"cpus": self.cpus, "gpus": self.gpus}
         more = {name: value for name, value in more.items() if value is not None}
         name = self.executor

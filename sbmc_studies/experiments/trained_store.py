@@ -22,7 +22,7 @@ from sbmc.training.history import TrainingHistory
 if TYPE_CHECKING:
     from torch import nn
 
-    from sbmc_studies.runs.context import Trained
+    from sbmc_studies.experiments.context import Trained
 
 # (networks, their histories) -> the same, as a method wants them
 Rebuild = Callable[[Sequence["nn.Module"], Sequence[TrainingHistory], float], "Trained"]

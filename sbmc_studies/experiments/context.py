@@ -9,10 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sbmc
+from sbmc.baselines import train_mc_dropout, train_swa
+from sbmc.likelihoods import as_likelihood
+from sbmc.model.parameters import select_parameters
+from sbmc.posterior.ensemble import ensemble_posterior
 from sbmc.randomness import Stream, generator
+from sbmc.training.module import seeded
+from sbmc_studies.data import load_dataset
+from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment
-from sbmc_studies.experiments.settings import Settings
-from sbmc_studies.runs.execution import Execution
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.settings import Settings, resolve
+from sbmc_studies.experiments.trained_store import TrainedStore
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,7 +30,6 @@ if TYPE_CHECKING:
     from sbmc.datasets import DataBundle
     from sbmc.posterior.posterior import Posterior
     from sbmc.training.history import TrainingHistory
-    from sbmc_studies.runs.trained_store import TrainedStore
 
 TRAINING = ("prior_variance", "learning_rate", "batch_size", "max_epochs", "window", "patience")
 
@@ -84,8 +93,6 @@ class Workshop:
 
     def data(self, experiment: Experiment, seed: int, fraction: float | None = None) -> DataBundle:
         """The experiment's data, or a part of them; what is drawn comes from the seed."""
-        from sbmc_studies.data import load_dataset
-
         whole = self.keep(
             ("data", experiment.dataset, seed),
             lambda: load_dataset(experiment.dataset, self.data_dir, seed),
@@ -142,8 +149,6 @@ class Context:
             return self.swa()
         if kind == "mc-dropout":
             return self.dropout_network()
-        import sbmc
-
         return self._trained(
             "anchor",
             lambda: sbmc.train_map(self._start(), *self._splits(), **self._training()),
@@ -155,8 +160,6 @@ class Context:
 
     def swa(self) -> Trained:
         """Stochastic weight averaging, with the experiment's settings."""
-        from sbmc.baselines import train_swa
-
         own = self.baseline("swa")
         return self._trained(
             "swa", lambda: train_swa(self.fresh_network(), *self._splits(), **own), *own.values()
@@ -166,9 +169,6 @@ class Context:
         """An untrained network with torch's own initial weights, which the seed decides."""
         import torch
 
-        from sbmc.training.module import seeded
-        from sbmc_studies.experiments.networks import build_network
-
         shape = tuple(self.data.train[0].shape[1:])
         with seeded(generator(self.seed, Stream.NETWORK), torch.device("cpu")):
             return build_network(
@@ -177,8 +177,6 @@ class Context:
 
     def dropout_network(self) -> Trained:
         """A network trained with dropout, with the experiment's settings."""
-        from sbmc.baselines import train_mc_dropout
-
         rate = self.baseline("mc-dropout")["rate"]
         train, validation = self._splits()
         return self._trained(
@@ -191,9 +189,6 @@ class Context:
 
     def baseline(self, method: str) -> dict[str, Any]:
         """Keywords for the training of a baseline: as this run has them, or else its preset."""
-        from sbmc_studies.experiments.methods import get_method
-        from sbmc_studies.experiments.settings import resolve
-
         preset = resolve(self.experiment, get_method(method), "paper")
         own = {**preset, **self.settings}
         if method == "mc-dropout":
@@ -211,8 +206,6 @@ class Context:
         }
 
     def _trained(self, kind: str, train: Callable[[], Any], *more: Any) -> Trained:
-        import sbmc
-
         def rebuild(models: Sequence[nn.Module], histories: Any, seconds: float) -> Trained:
             def posterior(islands: int) -> Posterior:
                 variance = self.settings["prior_variance"]
@@ -239,9 +232,6 @@ class Context:
         Returns:
             The networks.
         """
-        import sbmc
-        from sbmc.likelihoods import as_likelihood
-        from sbmc.posterior.ensemble import ensemble_posterior
 
         def outcome(ensemble: sbmc.Ensemble, seconds: float) -> Trained:
             def posterior(islands: int) -> Posterior:
@@ -282,8 +272,6 @@ class Context:
         return found
 
     def _store(self) -> TrainedStore | None:
-        from sbmc_studies.runs.trained_store import TrainedStore
-
         keeps = self.folder is not None and self.execution.keeps()
         return TrainedStore(self.folder, self.alone) if keeps and self.folder is not None else None
 
@@ -309,10 +297,6 @@ def _as_ensemble(
 ) -> Any:
     """Networks that were trained before, as the ensemble that they were."""
     import torch
-
-    import sbmc
-    from sbmc.likelihoods import as_likelihood
-    from sbmc.model.parameters import select_parameters
 
     space = select_parameters(network, "all")
     return sbmc.Ensemble(

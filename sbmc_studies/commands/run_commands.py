@@ -1,4 +1,4 @@
-"""The command `run`, as the parser sees it; see `sbmc_studies.commands.run`."""
+"""The commands `run` and `tune`, as the parser sees them; see `run` and `tune` in this folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from sbmc_studies.commands.options import (
     RetriesOption,
     SaveOption,
     WorkersOption,
-    parse_execution,
 )
 
 # The one study that has no data set, and hence no methods to choose from.
@@ -142,7 +141,7 @@ def run_command(
         from sbmc_studies.commands.toy import run_toy_study
 
         return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
-    from sbmc_studies.commands.run import Request, run
+    from sbmc_studies.commands.run import Request, parse_execution, run
 
     named = {
         "s": s,
@@ -195,3 +194,75 @@ def run_command(
         ),
     )
     return run(request)
+
+
+def tune_command(
+    experiment: Annotated[str, typer.Argument(help="What to tune; see `sbmc experiments`.")],
+    v: Annotated[
+        Text,
+        typer.Option(
+            "--v",
+            help="Prior variances to try, such as 1/40,0.1,1 (default 0.01 to 10 in half decades). "
+            "One alone is taken as chosen.",
+            show_default=False,
+        ),
+    ] = None,
+    s: Annotated[
+        Text,
+        typer.Option(
+            "--s",
+            help="Scales to try (default 0,0.05,0.1,0.2,0.3,0.5,1; 0 is the MAP).",
+            show_default=False,
+        ),
+    ] = None,
+    folds: Annotated[Text, typer.Option(help="Folds of the cross-validation.")] = "5",
+    method: Annotated[Text, typer.Option(help="Whose s is chosen; see `sbmc methods`.")] = "s-hmc",
+    preset: Annotated[
+        Text, typer.Option(help="paper or best; the experiment's own.", show_default=False)
+    ] = None,
+    particles: Annotated[Text, typer.Option(help="Particles of each fit.")] = None,
+    epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None,
+    seed: Annotated[Text, typer.Option(help="Of folds, training and sampling.")] = "0",
+    examples: Annotated[
+        Text, typer.Option(help="Use so many of the training examples, chosen at random.")
+    ] = None,
+    extend: Annotated[
+        bool,
+        typer.Option(help="Add values of v where the best one lies at the edge of the grid."),
+    ] = True,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
+    ] = None,
+    data_dir: DataDirOption = None,
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would take. Run nothing.")
+    ] = False,
+    debug: DebugOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Choose the prior variance v, then the scale s, by cross-validation on the training data.
+
+    The same command goes on with a tuning that was stopped; other grids add to it.
+    """
+    from sbmc_studies.commands.tune import Request, run_tune
+
+    request = Request.parse(
+        experiment=experiment,
+        v=v,
+        s=s,
+        folds=folds,
+        method=method,
+        preset=preset,
+        settings={"particles": particles, "epochs": epochs},
+        assignments=set_ or [],
+        seed=seed,
+        examples=examples,
+        extend=extend,
+        out=out,
+        data_dir=data_dir,
+        quiet=quiet,
+        dry_run=dry_run,
+    )
+    return run_tune(request)
