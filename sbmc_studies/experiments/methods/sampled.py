@@ -136,8 +136,6 @@ def fit_options(
     Returns:
         Keyword arguments.
     """
-    import sbmc
-
     settings, execution = context.settings, context.execution
     return {
         "s": settings["s"],
