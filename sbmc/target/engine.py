@@ -230,23 +230,44 @@ class LikelihoodEngine:
             The log likelihood `(particles,)` and its gradient `(particles, dim)`, both float64 and
             the caller's to change. Non-finite values are passed on.
         """
-        theta = theta.detach()
-        value = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
-        gradient = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-        chunks = self.chunks.split(len(theta))
+        return self.evaluate(theta, torch.clone, lambda gradient: gradient, torch.float64)
+
+    def evaluate(
+        self,
+        positions: Tensor,
+        to_parameters: Callable[[Tensor], Tensor],
+        finish: Callable[[Tensor], Tensor],
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:
+        """The same in other coordinates, which chunks of particles enter and leave one by one.
+
+        Args:
+            positions: `(particles, dim)` in these coordinates.
+            to_parameters: parameters of some positions, as a new tensor.
+            finish: the float64 gradient in these coordinates from that in the parameters.
+            dtype: of what `finish` returns.
+
+        Returns:
+            The log likelihood `(particles,)`, float64, and its gradient.
+        """
+        chunks = self.chunks.split(len(positions))
         if len(chunks) == 1:
             # Particles that share one reading of the data stay together; what is independent then
             # is the chunks of examples.
-            self._add_to(value, gradient, theta, self._apply)
-            return value, gradient
+            value, gradient = self._sum(to_parameters(positions), self._apply)
+            return value, finish(gradient)
+        # Chunks of particles are small enough for memory to be used again.
+        values = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
+        gradients = torch.empty(positions.shape, dtype=dtype, device=positions.device)
 
-        def add_particles(some: slice) -> None:
-            # A copy begins at an aligned address, on which the last bits of a product may depend.
-            self._add_to(value[some], gradient[some], theta[some].clone(), several=True)
+        def of_particles(some: slice) -> tuple[Tensor, Tensor]:
+            value, gradient = self._sum(to_parameters(positions[some]), several=True)
+            return value, finish(gradient)
 
-        for _ in self._apply(add_particles, chunks):
-            pass
-        return value, gradient
+        results = self._apply(of_particles, chunks)
+        for some, (value, gradient) in zip(chunks, results, strict=True):
+            values[some], gradients[some] = value, gradient
+        return values, gradients
 
     def log_likelihood(self, theta: Tensor) -> Tensor:
         """Log likelihood alone, `(particles,)` float64: one forward epoch for each particle."""
@@ -291,17 +312,12 @@ class LikelihoodEngine:
 
         return [part(index) for index in range(batches)]
 
-    def _add_to(
-        self,
-        value: Tensor,
-        gradient: Tensor,
-        theta: Tensor,
-        apply: Apply = map,
-        *,
-        several: bool = False,
-    ) -> None:
-        """Add log likelihood and gradient of all examples at `theta`, in place."""
-        theta.requires_grad_()
+    def _sum(
+        self, theta: Tensor, apply: Apply = map, *, several: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        theta = theta.detach().requires_grad_()
+        value = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
+        gradient = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
         size = self.chunks.examples_for(len(theta), several=several)
 
         def evaluate(start: int) -> tuple[Tensor, Tensor]:
@@ -310,6 +326,7 @@ class LikelihoodEngine:
         for sums, slope in apply(evaluate, range(0, len(self.examples), size)):
             value += sums
             gradient += slope
+        return value, gradient
 
     def _without_gradient(self, theta: Tensor, several: bool) -> Tensor:
         theta = theta.clone() if several else theta  # at an aligned address, as above

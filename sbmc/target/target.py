@@ -68,11 +68,15 @@ class Target:
             The evaluation. Non-finite values are passed on, for the sampler to reject.
         """
         self.evaluations.gradient += len(positions)
-        value, gradient = self.engine(self.prior.to_parameters(positions))
-        # In place, because the float64 gradient is as large as two copies of the positions; and
-        # before it is rounded to their dtype.
-        gradient.mul_(self.power).mul_(self.prior.scale)
-        return Evaluation(self.power * value, gradient.to(positions.dtype))
+
+        def whitened(gradient: Tensor) -> Tensor:
+            # In place, because in float64 it is as large as two copies of the positions; and
+            # before it is rounded to their dtype.
+            return gradient.mul_(self.power).mul_(self.prior.scale).to(positions.dtype)
+
+        parts = positions, self.prior.to_parameters, whitened, positions.dtype
+        value, gradient = self.engine.evaluate(*parts)
+        return Evaluation(self.power * value, gradient)
 
     def log_likelihood(self, positions: Tensor) -> Tensor:
         """Log likelihood alone, `(particles,)` float64: one forward epoch for each particle."""
