@@ -120,7 +120,7 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     workers += ["table.show_index", "table.write_index", "table.show_confidence"]
     workers += ["resume.resume", "resume.extend", "resume.merge"]
     for worker in workers:
-        monkeypatch.setattr(f"sbmc.cli.{worker}", lambda *arguments, **options: None)
+        monkeypatch.setattr(f"sbmc_studies.commands.{worker}", lambda *arguments, **options: None)
     code = main(shlex.split(command)[1:])
     assert code == 0, capsys.readouterr().err
 
