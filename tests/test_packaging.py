@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = ["sbmc", "sbmc_studies"]
 # What the package reads or compiles beside its modules.
 KINDS = (".css", ".js", ".html", ".toml", ".csv", ".c", ".h")
 
 
 def shipped():
-    """All files below the package that are no byte code, as paths from the root."""
-    files = (path.relative_to(ROOT) for path in (ROOT / "sbmc").rglob("*") if path.is_file())
+    """All files below the packages that are no byte code, as paths from the root."""
+    below = (path for package in PACKAGES for path in (ROOT / package).rglob("*"))
+    files = (path.relative_to(ROOT) for path in below if path.is_file())
     return sorted(path for path in files if "__pycache__" not in path.parts)
 
 
@@ -40,9 +42,9 @@ def test_the_wheel_has_the_whole_package_and_no_list_of_its_own():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert project["build-system"]["build-backend"] == "hatchling.build"
     # With a list of patterns a new kind of file would be forgotten.
-    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["sbmc"]}
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": PACKAGES}
     assert set(project["tool"]["hatch"]["build"]) == {"targets"}
-    assert "sbmc" in project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert set(PACKAGES) <= set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,7 +67,7 @@ def test_every_folder_with_modules_is_a_package():
         ("build/", "sbmc/build/a.c", True),
         ("build/", "sbmc/build", False),
         ("/runs/", "sbmc/runs/a.csv", False),
-        ("/sbmc/*/page.html", "sbmc_studies/report/page.html", True),
+        ("/sbmc/*/page.html", "sbmc/report/page.html", True),
         ("report", "sbmc_studies/report/page.html", True),
         ("*.py[cod]", "sbmc_studies/report/page.py", False),
     ],

@@ -96,7 +96,7 @@ def test_a_run_that_is_too_large_is_refused_before_anything_is_trained(sbmc, mon
 
 def test_without_a_checkpoint_nothing_is_kept(sbmc, monkeypatch):
     def interrupted(*args, **kwargs):
-        assert kwargs["checkpoint"] is None
+        assert kwargs["compute"].checkpoint is None
         raise KeyboardInterrupt
 
     monkeypatch.setattr(package, "fit", interrupted)

@@ -14,7 +14,7 @@ import pytest
 from sbmc.bridges import optional as extras
 
 ROOT = Path(__file__).parents[2]
-PLACE = ROOT / "sbmc" / "extras.py"
+PLACE = ROOT / "sbmc" / "bridges" / "optional.py"
 # Both announce the refactoring of ArviZ: nutpie because it imports ArviZ itself.
 ANNOUNCING = {"arviz", "nutpie"}
 

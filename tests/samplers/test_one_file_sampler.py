@@ -59,7 +59,8 @@ def test_it_is_one_short_file_that_names_nothing_beyond_samplers():
 
 @pytest.mark.parametrize("settings", [{}, {"steps": 7, "draws": 3}])
 def test_the_forecast_of_epochs_is_what_the_run_spends(net, settings):
-    options = {"sampler": Midpoint(**settings), "particles": 4, "islands": 3, "anchor_epochs": 5}
+    compute = sbmc.Compute(anchor_epochs=5)
+    options = {"sampler": Midpoint(**settings), "particles": 4, "islands": 3, "compute": compute}
     expected = sbmc.expect(net, EXAMPLES, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sbmc.HealthWarning)
@@ -95,14 +96,14 @@ def test_the_forecast_of_memory_counts_its_vectors_and_draws(net, fixed_memory, 
     # A draw is held by its chain, and once more as a result.
     assert forecast(Midpoint(draws=6)).bytes - usual.bytes == 5 * 2 * positions * width
     # Position and gradient, and six draws; a file is written beside the one that it replaces.
-    saved = forecast(Midpoint(draws=6), checkpoint=tmp_path / "run")
+    saved = forecast(Midpoint(draws=6), compute=sbmc.Compute(checkpoint=tmp_path / "run"))
     assert saved.disk_bytes == 2 * (2 + 6) * positions * width
 
 
 MEASURED = """
-import json, resource, sys, torch, sbmc
+import json, sys, torch, sbmc
 from torch import nn
-from sbmc.islands.memory import resident_bytes
+from sbmc.islands.memory import peak_bytes, resident_bytes
 sys.path.insert(0, sys.argv[1])
 from midpoint import Midpoint
 torch.manual_seed(0)
@@ -112,12 +113,11 @@ options = dict(sampler=Midpoint(steps=2, step_size=1e-6), particles=100)
 before = resident_bytes()
 expected = sbmc.expect(net, data, **options)
 sbmc.fit(net, data, progress=False, **options)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"grown": peak - before, "expected": expected.bytes - before}))
+print(json.dumps({"grown": peak_bytes() - before, "expected": expected.bytes - before}))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured otherwise elsewhere")
 def test_the_forecast_of_memory_is_what_the_process_takes():
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-c", MEASURED, str(FILE.parent)]
@@ -182,13 +182,11 @@ def test_a_pilot_that_is_stated_is_run_once_and_saved(net, tmp_path):
             return Midpoint(steps=self.steps, step_size=learned["step_size"])
 
     options = {"sampler": Piloted(steps=40), "particles": 4, "progress": False}
+    compute = sbmc.Compute(checkpoint=tmp_path / "run")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sbmc.HealthWarning)
         first = sbmc.fit(net, EXAMPLES, **options)
-        saved = [
-            sbmc.fit(net, EXAMPLES, islands=n, checkpoint=tmp_path / "run", **options)
-            for n in (1, 2)
-        ]
+        saved = [sbmc.fit(net, EXAMPLES, islands=n, compute=compute, **options) for n in (1, 2)]
     size = first.settings["frozen"]["step_size"]
     assert 1e-3 < size < 2e-3
     assert [each.settings["frozen"]["step_size"] for each in saved] == [size, size]
@@ -196,7 +194,7 @@ def test_a_pilot_that_is_stated_is_run_once_and_saved(net, tmp_path):
     file = tmp_path / "run" / "pilot.json"
     file.write_text(json.dumps({"step_size": -1, "epochs": 0, "forward_epochs": 0}))
     with pytest.raises(sbmc.BadInput, match="its step size is not positive"):
-        sbmc.fit(net, EXAMPLES, islands=3, checkpoint=tmp_path / "run", **options)
+        sbmc.fit(net, EXAMPLES, islands=3, compute=compute, **options)
 
 
 def test_a_sampler_that_states_nothing_is_a_guess_and_says_so():

@@ -207,9 +207,9 @@ class TestFit:
 
     def test_folded_is_as_alone(self, sampler, monkeypatch):
         settings = sampler(epochs=4, batch_size=6)
-        folded = sample(settings, islands=4, dtype=torch.float64)
+        folded = sample(settings, islands=4, compute=sbmc.Compute(dtype=torch.float64))
         monkeypatch.setattr(work, "FOLD_PARTICLES", 3)
-        alone = sample(settings, islands=4, dtype=torch.float64)
+        alone = sample(settings, islands=4, compute=sbmc.Compute(dtype=torch.float64))
         torch.testing.assert_close(folded.positions, alone.positions, rtol=1e-9, atol=1e-9)
 
     def test_every_start(self, sampler):
