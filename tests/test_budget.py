@@ -167,7 +167,7 @@ from sbmc.islands.memory import peak_bytes, resident_bytes
 torch.manual_seed(0)
 if sys.argv[1] == "folds":
     net = nn.Sequential(nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))
-    data, islands, room = torch.randn(200, 300), 8, 150
+    data, islands, room = torch.randn(200, 300), 8, 120
 else:
     net = nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1), nn.ReLU6(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU6(),
