@@ -14,10 +14,10 @@ import pkgutil
 import re
 import sys
 import types
-from pathlib import Path
 from typing import Any
 
 import pytest
+from repository import ROOT
 
 import sbmc.samplers
 from sbmc.samplers.contract import Sampler
@@ -46,7 +46,7 @@ def discover() -> list[type[Sampler]]:
     return [found[name] for name in sorted(found)]
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "adding_a_sampler.md"
+PAGE = ROOT / "docs" / "adding_a_sampler.md"
 
 
 def documented() -> type[Sampler]:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import torch
+from repository import ROOT
 
 import sbmc
 from sbmc.islands.checkpoints import FileKeeper
 from sbmc_studies.records.record import read_record
 
-ROOT = Path(__file__).parents[1]
 TRAINING = ["--set", "max_epochs=2", "--set", "batch_size=256"]
 CHAINS = ["--set", "leapfrog=1", "--set", "step_size=0.05", "--particles", "2"]
 SHORT = ["--method", "s-hmc", *TRAINING, *CHAINS, "--steps", "5", "--quiet", "--save-posterior"]

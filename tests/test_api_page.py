@@ -1,11 +1,12 @@
 """docs/api.md has every public name, and no name that is gone."""
 
 import re
-from pathlib import Path
+
+from repository import ROOT
 
 import sbmc
 
-PAGE = (Path(__file__).parents[1] / "docs" / "api.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "api.md").read_text("utf-8")
 
 
 def test_every_public_name_has_its_line():

@@ -6,11 +6,10 @@ The command line needs not even torch before it has work to do.
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 LIMIT = 0.3
 HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "ray", "arviz", "torchvision", "transformers")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 MOST_ENTRIES = 28
 MOST_LINES = 400
 MOST_LATE = 20

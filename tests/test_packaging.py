@@ -5,8 +5,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = ["sbmc", "sbmc_studies"]
 # What the package reads or compiles beside its modules.
 KINDS = (".css", ".js", ".html", ".toml", ".csv", ".c", ".h")

@@ -8,11 +8,10 @@ import re
 import shlex
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md")],
     key=lambda path: path.name,

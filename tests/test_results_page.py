@@ -1,8 +1,7 @@
 """The numbers that README and experiments/README print are those of the committed records."""
 
-from pathlib import Path
-
 import pytest
+from repository import ROOT
 
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.paper.numbers import table_names
@@ -10,7 +9,6 @@ from sbmc_studies.paper.tables.paper_index import read_index, write_index
 from sbmc_studies.paper.tables.study import differences, write_tables
 from sbmc_studies.records.pooling import SEEDS, find_records
 
-ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "experiments" / "records"
 MNIST7 = get_experiment("mnist7")
 PAPER_ROWS = [row for row in MNIST7.rows if row.section == "paper"]

@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from repository import ROOT
 
 from benchmarks import engine, folding, methods, readme
 from benchmarks.workloads import (
@@ -18,7 +18,6 @@ from benchmarks.workloads import (
     make_examples,
 )
 
-ROOT = Path(__file__).parents[2]
 WAYS = {"fused", "vmap", "loop", "plain loop"}
 
 

@@ -1,9 +1,9 @@
 """The benchmarks of islands on several workers run and write what the page needs."""
 
 import json
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from benchmarks import (
     checkpoint_overhead,
@@ -17,7 +17,7 @@ from benchmarks.watching import Seen, Watched
 from benchmarks.workloads import get_workload
 from sbmc import InProcess
 
-IMAGE = Path(__file__).parents[2] / "docs" / "images" / "scaling.png"
+IMAGE = ROOT / "docs" / "images" / "scaling.png"
 
 
 def read(path):

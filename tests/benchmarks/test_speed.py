@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 from benchmarks import contest, speed
 from benchmarks.contest import Entry, disagreement, run_contest
@@ -15,7 +15,6 @@ from benchmarks.machine import Machine
 from benchmarks.peers.torch_models import TorchModel
 from benchmarks.speed import PEERS, QUICK_ROWS, ROWS, Row, make_task
 
-ROOT = Path(__file__).parents[2]
 PLAIN = Entry("plain", sys.executable, "benchmarks.peers.plain_torch")
 
 

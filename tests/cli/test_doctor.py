@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from repository import ROOT
 
 from sbmc.cli import machine
 from sbmc.model.kernels.native import build
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_all_sections_are_there(sbmc):

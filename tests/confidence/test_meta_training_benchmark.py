@@ -1,12 +1,12 @@
 """`python -m benchmarks.meta_training` measures what it says, and the page prints its record."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from confidence.toy import examples, outside, predict
+from repository import ROOT
 
 from benchmarks import meta_training
 from sbmc.checks import BadInput
@@ -14,8 +14,6 @@ from sbmc.confidence import evaluate
 from sbmc.confidence.protocols import ConfidenceSet
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.settings import resolve
-
-ROOT = Path(__file__).parents[2]
 
 
 def toy_sets():

@@ -3,11 +3,11 @@
 import json
 import re
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from repository import ROOT
 from torch import nn
 
 import sbmc
@@ -16,7 +16,7 @@ from sbmc.cli import main
 from sbmc.embedding import Embedded, load_embedded, run_head
 from sbmc.tuning.folds import make_folds
 
-PAGE = Path(__file__).parents[2] / "docs" / "embedding.md"
+PAGE = ROOT / "docs" / "embedding.md"
 QUICK = {"sampler": sbmc.HMC(steps=6, leapfrog=2), "particles": 4, "max_epochs": 60}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from repository import ROOT
 from tiny_language import TEXT, WIDTH, folder_of_weights, needs_transformers, real_model
 from tiny_language import use_stand_in as stand_in
 
@@ -101,7 +102,7 @@ states.text_states(TEXT, sys.argv[2], cache=sys.argv[3], block=8, progress=False
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 def test_killed_runs_go_on_with_the_same_bits(weights, tmp_path, monkeypatch):
-    tests = str(Path(__file__).parents[1])
+    tests = str(ROOT / "tests")
     cache = str(tmp_path / "cache")
     child = subprocess.run(
         [sys.executable, "-c", CHILD, tests, str(weights), cache],

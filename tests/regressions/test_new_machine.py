@@ -7,13 +7,12 @@ import subprocess
 import sys
 import tomllib
 import warnings
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from sbmc.bridges import optional as extras
 
-ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "sbmc" / "bridges" / "optional.py"
 # Both announce the refactoring of ArviZ: nutpie because it imports ArviZ itself.
 ANNOUNCING = {"arviz", "nutpie"}

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from grouped import in_groups
+from repository import ROOT
 from torch import nn
 
 import sbmc
@@ -24,7 +25,6 @@ from sbmc.checks import BadInput
 from sbmc.islands.checkpoints import CheckpointAt
 from sbmc_studies.runs.run_file import Journal, under_way
 
-ROOT = Path(__file__).parents[2]
 DATA = (
     torch.randn(20, 3, generator=torch.Generator().manual_seed(0)),
     torch.randint(2, (20,), generator=torch.Generator().manual_seed(1)),

@@ -6,16 +6,14 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
+from repository import ROOT
 from torch import nn
 
 import sbmc
 from sbmc.model.threads import side_by_side, thread_count, threads_for, torch_threads
-
-ROOT = Path(__file__).parents[2]
 
 # Runs as short as these are no posteriors, and may be told so.
 pytestmark = pytest.mark.filterwarnings("ignore:The posterior is not ok")

@@ -10,18 +10,17 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from repository import ROOT
 from torch import fx, nn
 
 import sbmc
 from sbmc.model.threads import Lock
 from sbmc.model.tracing import trace
 
-ROOT = Path(__file__).parents[2]
 # Runs as short as these are no posteriors, and may be told so.
 pytestmark = pytest.mark.filterwarnings("ignore:The posterior is not ok")
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 from every_sampler import discover
+from repository import ROOT
 from torch import nn
 
 import sbmc
 from sbmc.samplers.contract import VECTORS, EvaluationCount, Sampler
 
-ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("midpoint.py")
 INPUTS = torch.randn(400, 3, generator=torch.Generator().manual_seed(1))
 EXAMPLES = INPUTS, (INPUTS[:, 0] + 0.3 * INPUTS[:, 1] > 0).long()

@@ -1,9 +1,9 @@
 """The confidence tables and numbers that pages print are those of the committed records."""
 
 import re
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.paper.claims.mnist7_confidence import AUC_ROC, GUARANTEE, MAP, SWA_ANCHORED, Which
@@ -18,7 +18,6 @@ from sbmc_studies.paper.tables.confidence import (
 from sbmc_studies.records.finding import RunsInFolder
 from sbmc_studies.records.pooling import SEEDS
 
-ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "experiments" / "records"
 MNIST7 = get_experiment("mnist7")
 

@@ -2,10 +2,10 @@
 
 import gzip
 import hashlib
-from pathlib import Path
 
 import pytest
 import torch
+from repository import ROOT
 from tiny_language import TEXT, folder_of_weights, use_stand_in
 
 from sbmc.checks import BadInput
@@ -21,7 +21,6 @@ from sbmc_studies.records.pooling import find_records
 from sbmc_studies.records.record import read_record
 from sbmc_studies.runs.runner import prepare_context, run_study
 
-ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "experiments" / "records"
 SHORT = {"batch_size": 64, "max_epochs": 3}
 FEW = {**SHORT, "particles": 3, "epochs": 4, "scout": 2, "scout_batches": 2}

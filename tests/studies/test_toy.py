@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from repository import RECORDS
 from rich.console import Console
 
 from sbmc.checks import BadInput
@@ -15,7 +16,7 @@ from sbmc_studies.paper.toy import run as study
 from sbmc_studies.paper.toy.target import Case, ToyTarget, density, find_mode
 from sbmc_studies.records.record import Record, read_record
 
-RECORDS = Path(__file__).parents[2] / "experiments" / "records" / "toy" / "nuts"
+RECORDS = RECORDS / "toy" / "nuts"
 SEEDS = range(5)
 FALLING = {1.0: (11.0, 0.5), 0.25: (4.0, 0.2), 0.1: (2.5, 0.1)}
 RISING = {1.0: (11.0, 0.5), 0.5: (20.0, 1.0), 0.25: (80.0, 8.0)}

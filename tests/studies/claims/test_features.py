@@ -3,9 +3,8 @@
 A missing record is a failure; of studies that are not finished, an expected one, with its reason.
 """
 
-from pathlib import Path
-
 import pytest
+from repository import RECORDS
 from study_records import entropies, write
 
 from sbmc_studies.experiments.experiment import get_experiment
@@ -17,7 +16,6 @@ from sbmc_studies.paper.numbers import groups, table_names
 from sbmc_studies.records.record import read_record
 from sbmc_studies.runs.confidence import PROTOCOLS
 
-RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 MODULES = {"imdb": imdb, "cifar10": cifar10}
 ALL = [(study, claim) for study, module in MODULES.items() for claim in module.CLAIMS]
 CONFIDENCE = [

@@ -1,8 +1,7 @@
 """The paper's claims and ours, on the committed records. A missing record is a failure."""
 
-from pathlib import Path
-
 import pytest
+from repository import RECORDS
 
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
@@ -10,8 +9,6 @@ from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.paper.claims.claim import check_claim
 from sbmc_studies.paper.claims.mnist7 import CLAIMS, HEADLINE, SHORTFALLS
 from sbmc_studies.records.record import Record, write_record
-
-RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 
 
 @pytest.mark.parametrize("claim", [*CLAIMS, *HEADLINE], ids=lambda claim: claim.name)

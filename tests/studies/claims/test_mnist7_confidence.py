@@ -1,9 +1,8 @@
 """What is claimed of confidence, on the committed records. A missing record is a failure."""
 
-from pathlib import Path
-
 import pytest
 from confidence_records import write
+from repository import RECORDS
 
 from sbmc.checks import BadInput
 from sbmc_studies.experiments.experiment import get_experiment
@@ -21,7 +20,6 @@ from sbmc_studies.paper.claims.mnist7_confidence import (
 from sbmc_studies.paper.tables.confidence import confidence_rows, row_islands
 from sbmc_studies.runs.confidence import PROTOCOLS
 
-RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 ALL = [claim for protocol in PROTOCOLS for claim in CLAIMS[protocol]]
 
 

@@ -1,16 +1,13 @@
 """The paper's claims on next-token prediction: on the committed records, and on made-up ones."""
 
-from pathlib import Path
-
 import pytest
+from repository import RECORDS
 from study_records import write
 
 from sbmc_studies.paper.claims.all_studies import STUDIES
 from sbmc_studies.paper.claims.claim import check_claim
 from sbmc_studies.paper.claims.shakespeare import CLAIMS, SHORTFALLS, SIZES
 from sbmc_studies.paper.numbers import table_names
-
-RECORDS = Path(__file__).parents[3] / "experiments" / "records"
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from executors.pieces import (
+from islands.executors.pieces import (
     SAMPLERS,
     Deadly,
     Odd,
@@ -254,7 +254,7 @@ def test_a_script_needs_no_guard_and_may_define_its_model_itself(tmp_path):
 SCRIPT = """
 import sys
 from pathlib import Path
-from executors.pieces import SAMPLERS, Slow, alone, make_work, open_checkpoint
+from islands.executors.pieces import SAMPLERS, Slow, alone, make_work, open_checkpoint
 from sbmc.islands.executors import Processes
 from sbmc.islands.running import run_batches
 

@@ -1,16 +1,15 @@
 """The paper's two claims about tuning: on made-up tunings, violations planted; on the record."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from repository import RECORDS
 
 from sbmc.storage.files import write_json
 from sbmc.tuning import Cell, Tuning
 from sbmc.tuning.ledger import NAME
 from sbmc_studies.tuning.claims import CLAIMS, check_tuning_claim, improves_with_v, insensitive_to_s
 
-RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 FOLDS = 5
 MAP = {0.025: (0.40, 0.84), 0.1: (0.35, 0.855), 1.0: (0.32, 0.865)}
 SAMPLED = {0.0: (0.320, 0.865), 0.05: (0.319, 0.865), 0.1: (0.318, 0.866), 0.2: (0.320, 0.864),

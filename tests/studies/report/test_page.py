@@ -1,17 +1,16 @@
 """What the page says is what the records say, and all sections are there."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from report_pages import Reader, make_record, read_page, write_run, write_study
+from repository import RECORDS
 
 from sbmc.report.limits import Limits
 from sbmc_studies.records.pooling import pool
 from sbmc_studies.report import collect, render
 
-RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 SECTIONS = (
     *("What was run and how", "Results", "Entropy by group", "Most and least certain inputs"),
     *("ROC, and accuracy with abstention", "Confusion rates", "Risk and coverage", "Reliability"),

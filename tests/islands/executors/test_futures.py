@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 
 import pytest
 import torch
-from executors.pieces import (
+from islands.executors.pieces import (
     SAMPLERS,
     Deadly,
     Slow,

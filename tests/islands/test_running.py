@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from executors.pieces import (
+from islands.executors.pieces import (
     SAMPLERS,
     Raising,
     alone,
@@ -334,7 +334,7 @@ class Press:
         self.at, self.calls = at, 0
 
     def __call__(self, outputs, targets):
-        from executors.pieces import categorical
+        from islands.executors.pieces import categorical
 
         self.calls += 1
         if self.calls in self.at:

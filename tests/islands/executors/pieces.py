@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from repository import ROOT
 from torch import Tensor, nn
 
 from sbmc import HMC, SMC
@@ -28,7 +29,6 @@ from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.samplers.contract import Sampler
 from sbmc.target.building import EngineBuilder
 
-ROOT = Path(__file__).parents[2]
 SAMPLERS = {
     "hmc": HMC(steps=6, leapfrog=3),
     "smc": SMC(mutations=3),

@@ -6,17 +6,16 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from repository import ROOT
 from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.fitting.forecast import PATIENCE, _seconds, in_words, size_in_words
 
-ROOT = Path(__file__).parents[1]
 DATA = torch.randn(30, 3, generator=torch.Generator().manual_seed(1))
 LABELS = (DATA[:, 0] > 0).long()
 EXAMPLES = DATA, LABELS

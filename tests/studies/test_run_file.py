@@ -1,13 +1,12 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from sbmc.checks import BadInput
 from sbmc_studies.runs.run_file import Journal, begin_anew, find_runs, read_journal, under_way
 
-ROOT = Path(__file__).parents[2]
 SETTINGS = {"s": 0.1, "islands": 2, "trajectory": 1.5707963267948966, "first_island": None}
 
 

@@ -2,16 +2,15 @@
 
 import base64
 import re
-from pathlib import Path
 
 import pytest
 import study_records
 from report_pages import write_run, write_study
+from repository import RECORDS
 
 from sbmc.report.limits import Limits
 from sbmc_studies.report import collect, render, write_report
 
-RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 SIZES = {"desktop": (1360, 900), "phone": (390, 844)}
 pytestmark = pytest.mark.integration
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice"]

@@ -3,9 +3,9 @@
 import json
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from sbmc_studies.commands import tune as command
 from sbmc_studies.commands.run import Request as RunRequest
@@ -13,7 +13,7 @@ from sbmc_studies.tuning.experiment import plan_tuning
 
 TINY = ["--set", "max_epochs=3", "--set", "batch_size=256", "--set", "leapfrog=1", "--epochs", "2"]
 TINY += ["--particles", "2", "--folds", "2", "--examples", "120"]
-PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
+PAGE = ROOT / "docs" / "tuning.md"
 
 
 def test_two_tables_a_record_and_a_command_to_run_next(sbmc, tmp_path):

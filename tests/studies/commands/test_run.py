@@ -4,15 +4,14 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from sbmc_studies.commands.run import parse_numbers
 from sbmc_studies.experiments.methods import METHODS
 from sbmc_studies.records.record import read_record
 
-ROOT = Path(__file__).parents[2]
 TINY = ["--set", "max_epochs=3", "--set", "batch_size=256"]
 TINY_HMC = [*TINY, "--steps", "3", "--particles", "2", "--set", "leapfrog=1"]
 

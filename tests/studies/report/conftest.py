@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from report_pages import write_study
+from repository import ROOT
 
 # Where `make browser` puts what comes from the npm registry.
-TOOLS = Path(__file__).parents[2] / ".browser"
+TOOLS = ROOT / ".browser"
 
 
 @pytest.fixture

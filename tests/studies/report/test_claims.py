@@ -1,9 +1,8 @@
 """Claims on the page: what holds, what does not and why, and what a record is missing for."""
 
-from pathlib import Path
-
 import pytest
 from report_pages import read_page
+from repository import RECORDS
 from study_records import entropies, write
 
 from sbmc_studies.paper.claims.all_studies import CONFIDENCE, STUDIES, confidence_claim_lines
@@ -11,8 +10,6 @@ from sbmc_studies.paper.claims.claim import check_claim
 from sbmc_studies.paper.numbers import groups
 from sbmc_studies.report import collect
 from sbmc_studies.report.claims import decide_claims
-
-RECORDS = Path(__file__).parents[2] / "experiments" / "records"
 
 
 def write_cifar(out, accuracy=0.9):

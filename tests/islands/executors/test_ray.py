@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import ray
-from executors.pieces import (
+from islands.executors.pieces import (
     SAMPLERS,
     Deadly,
     Raising,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faults import slow_run
+from islands.faults import slow_run
 
 from sbmc.islands.checkpoints.codec import decode
 from sbmc.islands.checkpoints.results import is_final, read_islands

@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from grouped import in_groups
+from repository import ROOT
 from torch import nn
 
 import sbmc
@@ -18,7 +18,6 @@ from sbmc.checks import BadInput
 from sbmc.islands.memory import parse_bytes, peak_bytes, resident_bytes
 from sbmc.samplers.contract import VECTORS
 
-ROOT = Path(__file__).parents[1]
 DATA = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
 EXAMPLES = DATA, (DATA[:, 0] > 0).long()
 SHORT = sbmc.HMC(steps=2, leapfrog=1, step_size=0.1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from executors.pieces import SAMPLERS, alone, make_work, open_checkpoint, same_bits
+from islands.executors.pieces import SAMPLERS, alone, make_work, open_checkpoint, same_bits
 
 from sbmc.islands.checkpoints import Stopped
 from sbmc.islands.executors.contract import TELL_INTERVAL, run_in_worker
