@@ -137,7 +137,7 @@ def test_a_checkpoint_goes_on_with_the_chunks_it_was_begun_with(tmp_path, monkey
         return sbmc.fit(wide(), EXAMPLES, sampler=SHORT, islands=islands, compute=compute)
 
     taken = sbmc.fit(wide(), EXAMPLES, sampler=SHORT).cost.expected_bytes
-    limit = taken + 3 * 10**6  # places are written
+    limit = taken + 3 * 10**6  # snapshots are written
     begun = fit(1, memory_limit=limit)
     usual = sbmc.fit(wide(), EXAMPLES, sampler=SHORT).settings["chunks"]
     assert begun.settings["chunks"] != usual
