@@ -50,6 +50,7 @@ ORDER = [
     "sbmc_studies.records",
     "sbmc_studies.runs",
     "sbmc_studies.paper",
+    "sbmc_studies.gauntlet",
     "sbmc_studies.figures",
     "sbmc_studies.report",
     "sbmc_studies.tuning",

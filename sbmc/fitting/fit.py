@@ -77,7 +77,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         prepared.work,
         prepared.numbers,
         executor=prepared.executor,
-        place=prepared.place,
+        location=prepared.location,
         identity=prepared.identity,
         retries=int(compute.retries),
         progress=request.progress,

@@ -53,7 +53,7 @@ class Prepared:
         settings: everything that decides the result, as plain values.
         identity: what a checkpoint of this run must agree with.
         executor: runs the islands.
-        place: where they are written down, if anywhere.
+        location: where checkpoints are saved, if anywhere.
         seconds: what the curvature of the prior took.
         memory: what the run will take; None for s = 0.
     """
@@ -67,7 +67,7 @@ class Prepared:
     settings: dict[str, Any]
     identity: dict[str, Any]
     executor: Executor
-    place: CheckpointAt | None
+    location: CheckpointAt | None
     seconds: float
     memory: Memory | None = None
 
@@ -89,7 +89,7 @@ def prepare(request: FitRequest) -> Prepared:
     scheme = Anchoring(request.s, request.prior)
     _require_positive_integers(particles=particles, islands=islands)
     limit = None if compute.memory_limit is None else parse_bytes(compute.memory_limit)
-    executor, place = as_executor(compute.executor), as_checkpoint(compute.checkpoint)
+    executor, location = as_executor(compute.executor), as_checkpoint(compute.checkpoint)
     seed, first_island = request.seed, compute.first_island
     generator(seed)  # refuses a bad seed
     algorithm, start, weighting = _resolve_sampler(request)
@@ -99,12 +99,14 @@ def prepare(request: FitRequest) -> Prepared:
     dtype = own.dtype if compute.dtype is None else compute.dtype
     like = own.to(torch.device(own.device if compute.device is None else compute.device), dtype)
     variance = resolve_variance(request.prior_variance, space, dtype).to(like.device)
-    places, anchor_cost = resolve_anchors(model, anchors, compute.anchor_epochs, space, like)
+    anchor_positions, anchor_cost = resolve_anchors(
+        model, anchors, compute.anchor_epochs, space, like
+    )
     numbers = range(int(first_island), int(first_island) + int(islands))
-    every = places
-    places = places[: numbers.stop]
+    every = anchor_positions
+    anchor_positions = anchor_positions[: numbers.stop]
     family = as_likelihood(request.likelihood)
-    scheme.check(places, variance, family)
+    scheme.check(anchor_positions, variance, family)
     begin = resolve_start(start, space, like)
     examples = as_examples(request.data).to(dtype=dtype, device=like.device)
     subject = Subject(converted(model, dtype, like.device), space, family)
@@ -122,7 +124,7 @@ def prepare(request: FitRequest) -> Prepared:
         "dtype": str(dtype),
     }
     if anchors is not None:
-        settings["anchors"] = len(places)
+        settings["anchors"] = len(anchor_positions)
     if first_island:
         settings["first_island"] = int(first_island)
     build = EngineBuilder(*subject, examples, compute.path, compute.chunk_size)
@@ -131,28 +133,35 @@ def prepare(request: FitRequest) -> Prepared:
         subject=subject,
         work=None,
         numbers=numbers,
-        anchors=places,
+        anchors=anchor_positions,
         anchor_epochs=anchor_cost,
         power=scheme.power,
         settings=settings,
         identity={},
         executor=executor,
-        place=place,
+        location=location,
         seconds=0.0,
     )
     if scheme.is_point:
         return ready
     plan = Plan(
-        algorithm, int(particles), numbers, len(places), executor, place, build.chunk_size, limit
+        algorithm,
+        int(particles),
+        numbers,
+        len(anchor_positions),
+        executor,
+        location,
+        build.chunk_size,
+        limit,
     )
     refuse_features(build.features_bytes, space.dim, plan)
-    engine = build(places[0])
+    engine = build(anchor_positions[0])
     executor, memory = settle_memory(engine, plan)
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
     settings["kernel_reason"] = engine.kernel_reason
     began = time.perf_counter()
-    priors, prior_epochs = _build_priors(scheme, places, variance, engine)
+    priors, prior_epochs = _build_priors(scheme, anchor_positions, variance, engine)
     if prior_epochs:
         settings["prior_epochs"] = prior_epochs
     settings["identity"] = identify(*subject, every, priors[0], examples, begin)

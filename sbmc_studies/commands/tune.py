@@ -13,8 +13,8 @@ from sbmc.cli.options import Text, read_count, read_numbers
 from sbmc.cli.printing import print_wide
 from sbmc.fitting.forecast import in_words
 from sbmc.tuning.grid import s_grid, v_grid
-from sbmc.tuning.ledger import NAME
 from sbmc.tuning.result import Point, Tuning, within_error
+from sbmc.tuning.saved_cells import NAME
 from sbmc.tuning.search import EXTENSIONS
 from sbmc_studies.tuning.experiment import Plan, expect_tuning, plan_tuning, run_tuning
 

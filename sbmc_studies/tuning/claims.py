@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbmc.prediction.metrics import mean_and_error
-from sbmc.tuning.ledger import NAME
 from sbmc.tuning.result import Point, Tuning, read_tuning
+from sbmc.tuning.saved_cells import NAME
 from sbmc_studies.paper.claims.claim import Verdict
 
 SMALL_V = 1 / 40

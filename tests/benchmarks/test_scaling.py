@@ -126,8 +126,8 @@ def test_a_watched_executor_keeps_so_many_under_way():
     most = []
 
     class Counting(InProcess):
-        def open(self, work, site, tell):
-            session, under_way = super().open(work, site, tell), [0]
+        def open(self, work, checkpoint_files, tell):
+            session, under_way = super().open(work, checkpoint_files, tell), [0]
             submit, wait = session.submit, session.wait
 
             def more(batch):

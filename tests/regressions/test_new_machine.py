@@ -141,7 +141,11 @@ def test_ctrl_c_reaches_tests_and_what_they_start():
 
 @pytest.mark.integration
 def test_the_tests_of_ctrl_c_pass_as_a_job_in_the_background(tmp_path):
-    files = ["test_running.py", "executors/test_processes.py", "samplers/test_nuts.py"]
+    files = [
+        "islands/test_running.py",
+        "islands/executors/test_processes.py",
+        "samplers/test_nuts.py",
+    ]
     words = ["-q", "-p", "no:cacheprovider", "-k", "ctrl_c or interrupting or in_time"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, *(str(ROOT / "tests" / file) for file in files)],

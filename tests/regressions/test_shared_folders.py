@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from grouped import in_groups
-from repository import ROOT
 from torch import nn
 
 import sbmc
@@ -176,7 +174,7 @@ y = torch.randint(2, (20,), generator=torch.Generator().manual_seed(1))
 class HMC(sbmc.HMC):
     def run(self, *arguments, **options):
         print("in", flush=True)
-        sys.stdin.read()
+        signal.pause()
 torch.manual_seed(3)
 sampler = HMC(steps=3, leapfrog=1) if "wait" in sys.argv else sbmc.HMC(steps=3, leapfrog=1)
 try:
@@ -189,22 +187,18 @@ except sbmc.BadInput as error:
 
 
 def start(*arguments):
-    command = [sys.executable, "-c", OTHER, *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+    return forked.Child(["-c", OTHER, *arguments])
 
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     place = tmp_path / "run"
     with start(place, "wait") as first:
-        try:
-            assert first.stdout.readline() == "in\n"
-            with pytest.raises(BadInput) as caught:
-                fit(place)
-            for part in (str(place), f"process {first.pid}", "another folder"):
-                assert part in str(caught.value)
-        finally:
-            first.send_signal(signal.SIGKILL)
+        assert first.stdout.readline() == "in\n"
+        with pytest.raises(BadInput) as caught:
+            fit(place)
+        for part in (str(place), f"process {first.pid}", "another folder"):
+            assert part in str(caught.value)
+        first.send_signal(signal.SIGKILL)
     assert first.returncode == -signal.SIGKILL
     # What a killed process leaves locks nobody out.
     assert fit(place).positions.shape == (1, 2, 8)

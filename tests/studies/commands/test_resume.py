@@ -70,7 +70,7 @@ def test_a_stopped_run_goes_on_by_resume_and_by_the_same_command(sbmc, monkeypat
 
 def test_finished_islands_are_not_run_again(sbmc, monkeypatch, single):
     # an island offers its place before the first step and after each of five
-    stopped(sbmc, monkeypatch, *SHORT, "--islands", 3, places=14)
+    stopped(sbmc, monkeypatch, *SHORT, "--islands", 3, snapshots=14)
     folder = seed_folder("runs")
     done = sorted(path.name for path in folder.glob("checkpoint/island-*"))
     assert done == ["island-00000.safetensors", "island-00001.safetensors"]
@@ -93,7 +93,7 @@ def test_finished_islands_are_not_run_again(sbmc, monkeypatch, single):
 
 
 def test_another_executor_goes_on_with_the_same_bits(sbmc, monkeypatch, network, single):
-    stopped(sbmc, monkeypatch, *SHORT, "--islands", 2, places=8)
+    stopped(sbmc, monkeypatch, *SHORT, "--islands", 2, snapshots=8)
     code, _, errors = sbmc("resume", "runs", "--executor", "processes", "--workers", 1, "--quiet")
     assert (code, errors) == (0, "")
     sbmc("run", "digits", *SHORT, "--islands", 2, "--out", "whole")

@@ -7,7 +7,7 @@ from repository import RECORDS
 
 from sbmc.storage.files import write_json
 from sbmc.tuning import Cell, Tuning
-from sbmc.tuning.ledger import NAME
+from sbmc.tuning.saved_cells import NAME
 from sbmc_studies.tuning.claims import CLAIMS, check_tuning_claim, improves_with_v, insensitive_to_s
 
 FOLDS = 5
