@@ -53,11 +53,12 @@ def fit_laplace(
     module = copy.deepcopy(model).eval()
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name in space.names)
-    gaussian = isinstance(likelihood, Gaussian)
-    noise = {"sigma_noise": likelihood.noise_variance**0.5} if gaussian else {}
+    noise = {}
+    if isinstance(likelihood, Gaussian):
+        noise["sigma_noise"] = likelihood.noise_variance**0.5
     approximation = package.Laplace(
         module,
-        "regression" if gaussian else "classification",
+        "regression" if noise else "classification",
         subset_of_weights="all",
         hessian_structure=structure,
         prior_precision=prior_precision,

@@ -240,25 +240,23 @@ def _other_libraries(layer: nn.Module) -> dict[str, Rule]:
 
 
 def _adapters(layer: Any) -> Iterator[tuple[str, Rule]]:
-    """The factors of LoRA, as peft (modules by adapter) and loralib (parameters) name them."""
-    down, up = getattr(layer, "lora_A", None), getattr(layer, "lora_B", None)
-    scaling = getattr(layer, "scaling", 1.0)
-    if isinstance(down, nn.ModuleDict) and isinstance(up, nn.ModuleDict):
-        for adapter in down.keys() & up.keys():
-            factor = scaling.get(adapter, 1.0) if isinstance(scaling, dict) else scaling
-            shape = down[adapter].weight.shape
-            rules = lora_rules(shape[0], math.prod(shape[1:]), factor)
-            names = (f"lora_A.{adapter}.weight", f"lora_B.{adapter}.weight")
-            yield from zip(names, rules, strict=True)
-    elif isinstance(down, nn.Parameter) and isinstance(up, nn.Parameter):
-        rules = lora_rules(down.shape[0], math.prod(down.shape[1:]), float(scaling))
-        yield from zip(("lora_A", "lora_B"), rules, strict=True)
-    tables = getattr(layer, "lora_embedding_A", None), getattr(layer, "lora_embedding_B", None)
-    if all(isinstance(table, nn.ParameterDict) for table in tables):
-        first, second = tables
-        for adapter in first.keys() & second.keys():
-            factor = scaling.get(adapter, 1.0) if isinstance(scaling, dict) else scaling
-            # The input picks a column of A, so nothing is summed over its tokens: v_A = 1.
-            rules = lora_rules(first[adapter].shape[0], 1, factor)
-            names = (f"lora_embedding_A.{adapter}", f"lora_embedding_B.{adapter}")
-            yield from zip(names, rules, strict=True)
+    """The factors of LoRA, as peft (one pair for each adapter) and loralib (one pair) name them."""
+    for kind in ("lora_", "lora_embedding_"):
+        downs, ups = getattr(layer, f"{kind}A", None), getattr(layer, f"{kind}B", None)
+        scaling = getattr(layer, "scaling", 1.0)
+        if isinstance(downs, (nn.ModuleDict, nn.ParameterDict)) and isinstance(ups, type(downs)):
+            for adapter in sorted(downs.keys() & ups.keys()):
+                factor = scaling.get(adapter, 1.0) if isinstance(scaling, dict) else scaling
+                end = f".{adapter}" + (".weight" if isinstance(downs, nn.ModuleDict) else "")
+                down, up = _pair(kind, downs[adapter], factor)
+                yield from ((f"{kind}A{end}", down), (f"{kind}B{end}", up))
+        elif isinstance(downs, nn.Parameter) and isinstance(ups, nn.Parameter):
+            down, up = _pair(kind, downs, scaling)
+            yield from ((f"{kind}A", down), (f"{kind}B", up))
+
+
+def _pair(kind: str, down: Any, scaling: float) -> tuple[Rule, Rule]:
+    shape = down.shape if isinstance(down, Tensor) else down.weight.shape
+    # An embedding picks a column of A, so that nothing is summed over its inputs.
+    inputs = 1 if "embedding" in kind else math.prod(shape[1:])
+    return lora_rules(shape[0], inputs, float(scaling))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sbmc.checks import is_number, require
+from sbmc.checks import require
 from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.loop import LoopForward
@@ -72,7 +72,7 @@ def training_prior(
     Weights that training begins with have to stay probable, since they may have been trained
     before; those that it throws away do not count.
     """
-    if is_number(prior_variance) or isinstance(prior_variance, Tensor):
+    if isinstance(prior_variance, (float, int, Tensor)):
         check_variance(prior_variance)
         check_variance_size(prior_variance, space.dim)
         return prior_variance, None

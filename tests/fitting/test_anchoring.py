@@ -516,6 +516,6 @@ def test_bad_options_are_refused_before_any_computing(options, words, monkeypatc
 
 
 def test_a_curved_prior_is_not_built_without_its_information():
+    original = OriginalPrior(torch.ones(3).double(), None, (), 1.0)
     with pytest.raises(RuntimeError, match="before its information was computed"):
-        original = OriginalPrior(torch.ones(3).double(), None, (), 1.0)
         Anchoring(options=sbmc.Prior(split=0.5)).prior(ANCHOR, original)
