@@ -202,7 +202,7 @@ def test_lists_have_a_line_each(sbmc):
 
 
 def test_the_toy_study_prints_its_table_and_draws_its_picture(sbmc, tmp_path, monkeypatch):
-    from sbmc_studies.paper import toy
+    from sbmc_studies.commands import toy
 
     def small(out, seed, **options):
         few = {"draws": 12, "chains": 2, "scales": (1.0, 0.1), "temperatures": (1.0, 0.5)}
