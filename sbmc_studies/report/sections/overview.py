@@ -93,8 +93,8 @@ def _others(view: StudyView) -> list[Html | None]:
         for run in others[: view.limits.rows]
     ]
     caption = "Runs without a result that could stand in a table"
-    made = table(caption, ("Method", "Seed", "Outcome", "Why"), plain_rows(rows))
-    return [made, view.omitted(len(rows), len(others), "run")]
+    failures = table(caption, ("Method", "Seed", "Outcome", "Why"), plain_rows(rows))
+    return [failures, view.omitted(len(rows), len(others), "run")]
 
 
 def _failures(islands: list) -> str:
