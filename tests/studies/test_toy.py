@@ -128,7 +128,8 @@ class TestRun:
         def values(seed):
             streams = [generator(seed, Stream.ISLANDS, 0, i) for i in range(2)]
             case = Case("s", 0.25)
-            return study.chain_values(case, study.run_case(case, NUTS(draws=20), streams))
+            short = NUTS(warmup_draws=40, draws=20)
+            return study.chain_values(case, study.run_case(case, short, streams))
 
         assert np.array_equal(values(1), values(1))
         assert not np.array_equal(values(1), values(2))
