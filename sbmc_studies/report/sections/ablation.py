@@ -15,9 +15,10 @@ from sbmc.report.markup import el, join
 from sbmc.report.numbers import percent, short
 from sbmc.report.page import Section
 from sbmc.report.tables import Cell, Table, number
+from sbmc_studies.experiments.methods import method_label
 from sbmc_studies.records.pooling import Pooled
 from sbmc_studies.report.collect import Setting, Study
-from sbmc_studies.report.labels import differing_settings, method_label
+from sbmc_studies.report.labels import differing_settings
 from sbmc_studies.report.study_view import StudyView, missing
 
 _OUTSIDE, _WRONG = "entropy.epistemic.ood.all", "entropy.epistemic.incorrect"

@@ -6,9 +6,8 @@ from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import count, seconds
 from sbmc.report.page import Section
 from sbmc.report.tables import facts, plain_rows, table
-from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.experiments.methods import METHODS, method_label
 from sbmc_studies.report.collect import Study
-from sbmc_studies.report.labels import method_label
 from sbmc_studies.report.study_view import StudyView
 
 # A longer list would keep readers from the results.
