@@ -35,7 +35,7 @@ def examine() -> Sections:
     """Look at everything that decides how fast, and whether, the library runs here.
 
     Returns:
-        Lines by section and name. The user's home folder stands as `~`.
+        Lines by section and name. The user's home folder is written as `~`.
     """
     sections = {
         "versions": _versions(),
@@ -93,10 +93,10 @@ def _compiler() -> str:
     if not commands:
         return "none; install gcc or clang, or set CC, for faster kernels"
     try:
-        said = build._run([*commands[0], "--version"]).decode(errors="replace").splitlines()
+        lines = build._run([*commands[0], "--version"]).decode(errors="replace").splitlines()
     except (build.NoLibrary, OSError) as error:
         return f"{' '.join(commands[0])} ({error})"
-    return f"{' '.join(commands[0])} ({said[0] if said else 'no version'})"
+    return f"{' '.join(commands[0])} ({lines[0] if lines else 'no version'})"
 
 
 def _cache() -> str:
@@ -133,12 +133,12 @@ def _extras() -> dict[str, str]:
 
 
 def _extra(extra: str, packages: tuple[str, ...]) -> str:
-    found, missing = [], []
+    versions, missing = [], []
     for package in packages:
         try:
-            found.append(f"{package} {metadata.version(package)}")
+            versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             missing.append(package)
     if not missing:
-        return ", ".join(found)
+        return ", ".join(versions)
     return f"{', '.join(missing)} missing: pip install 'sbmc[{extra}]'"

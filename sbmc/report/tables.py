@@ -32,6 +32,31 @@ def number(value: float | None, digits: int = 3) -> Cell:
     return Cell(short(value, digits), value)
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table as data; `table` makes it a part of a page.
+
+    Attributes:
+        headings: of the columns; the first column names the rows.
+        rows: of cells: `Cell`, or anything that is shown as it is.
+        curves: whether each row is a point of several curves, which readers have no need to sort.
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    curves: bool = False
+
+    def render(self, caption: str) -> Html:
+        """The table as a part of a page."""
+        return table(
+            caption,
+            self.headings,
+            plain_rows(self.rows),
+            sortable=not self.curves,
+            class_="curves" if self.curves else None,
+        )
+
+
 def table(
     caption: object,
     headings: Sequence[object],
@@ -55,15 +80,15 @@ def table(
         The table, in a box that scrolls sideways where it is too wide and that the keyboard
         reaches.
     """
-    given = [[list(cells) for cells in group] for group in groups]
+    row_groups = [[list(cells) for cells in group] for group in groups]
     columns = len(headings)
-    numeric = [_is_numeric(given, column) for column in range(columns)]
+    numeric = [_is_numeric(row_groups, column) for column in range(columns)]
     head = [
         el("th", each, scope="col", class_="number" if is_number else None)
         for each, is_number in zip(headings, numeric, strict=True)
     ]
     bodies = []
-    for group in given:
+    for group in row_groups:
         rows = []
         for index, cells in enumerate(group):
             first, *others = cells

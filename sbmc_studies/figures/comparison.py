@@ -1,4 +1,4 @@
-"""What the figures of the meta-classifier are drawn from: records, and the arrays beside them."""
+"""Methods side by side: their records, and the arrays that the meta-classifier left beside them."""
 
 from __future__ import annotations
 
@@ -11,94 +11,93 @@ import numpy as np
 from sbmc.checks import BadInput, nearest, require
 from sbmc.confidence.protocols import check_protocol
 from sbmc.confidence.report import load_arrays
+from sbmc.report.charts.style import Style
+from sbmc.report.numbers import count
 from sbmc_studies.experiments.experiment import Experiment
+from sbmc_studies.figures.method_styles import StyledRow, method_styles
 from sbmc_studies.paper.tables.confidence import confidence_rows, row_islands
-from sbmc_studies.records.pooling import SEEDS, Pooled, find_records, pool
-from sbmc_studies.records.record import record_path
+from sbmc_studies.records.finding import RunsInFolder
+from sbmc_studies.records.pooling import SEEDS, Pooled, pool
 from sbmc_studies.runs.confidence import arrays_file, has_confidence
+
+PAPER = "paper"
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """One method with its P: what its seeds measured.
+class MethodResult:
+    """What the seeds of one method with one P measured.
 
     Attributes:
-        name: of the method and its P, without seeds.
+        style: its label and what it looks like.
         method: the method's name.
-        islands: its P.
+        islands: P.
         pooled: the metrics of the records.
         arrays: of each seed, as `sbmc.confidence` wrote them.
         in_paper: whether the paper has numbers of this very row.
     """
 
-    name: str
+    style: Style
     method: str
     islands: int
     pooled: Pooled
     arrays: tuple[Mapping[str, np.ndarray], ...]
     in_paper: bool = False
 
-    @property
-    def label(self) -> str:
-        """For legends: the name, and how many seeds if some are missing."""
-        count = len(self.arrays)
-        return self.name if count == len(SEEDS) else f"{self.name} ({_seeds(count)})"
-
     def stack(self, name: str) -> np.ndarray:
         """An array of all seeds, `(seeds, ...)`."""
         return np.stack([each[name] for each in self.arrays])
 
     def mean(self, name: str) -> np.ndarray:
-        """Its mean over the seeds that have a number there; NaN where none has."""
+        """The mean of an array over the seeds that have a number there; NaN where none has."""
         return seed_mean(self.stack(name))
 
 
 @dataclass(frozen=True, eq=False)
-class Measurements:
-    """What one figure shows.
+class Comparison:
+    """What the figures of the meta-classifier show.
 
     Attributes:
         experiment: the experiment's name.
-        protocol: `"paper"` or `"clean"`.
+        protocol: of the meta-classifier, `"paper"` or `"clean"`.
         rows: the methods, in the order of the experiment's table.
     """
 
     experiment: str
     protocol: str
-    rows: tuple[Measured, ...]
+    rows: tuple[MethodResult, ...]
 
-    def metric(self, row: Measured, name: str) -> float:
+    def metric(self, row: MethodResult, name: str) -> float:
         """Mean of a metric of the meta-classifier; `name` is as in the paper's protocol."""
-        return row.pooled.values[self._named(name)]
+        return row.pooled.values[self._in_protocol(name)]
 
-    def error(self, row: Measured, name: str) -> float:
-        """Its standard error."""
-        return row.pooled.errors[self._named(name)]
+    def error(self, row: MethodResult, name: str) -> float:
+        """The standard error of a metric."""
+        return row.pooled.errors[self._in_protocol(name)]
 
-    def _named(self, name: str) -> str:
+    def _in_protocol(self, name: str) -> str:
         kind, _, rest = name.partition(".")
-        in_both = self.protocol == "paper" or kind not in ("confidence", "ood")
+        in_both = self.protocol == PAPER or kind not in ("confidence", "ood")
         return name if in_both else f"{kind}.{self.protocol}.{rest}"
 
-    def title(self, words: str) -> str:
-        """The title of a figure: what it shows, of what, and what was averaged."""
-        protocol = "the paper's" if self.protocol == "paper" else f"the {self.protocol}"
+    def heading(self) -> str:
+        """What a picture is about: the experiment, the protocol, and what was averaged."""
+        protocol = "the paper's" if self.protocol == PAPER else f"the {self.protocol}"
         counts = {len(row.arrays) for row in self.rows}
         if counts == {1}:
             averaged = "one seed"
         elif len(counts) == 1:
-            averaged = f"mean over {_seeds(counts.pop())}"
+            averaged = f"mean over {count(counts.pop(), 'seed')}"
         else:
             averaged = "mean over the seeds of each"
-        return f"{self.experiment}: {words}\n{protocol} protocol, {averaged}"
+        return f"{self.experiment}: {protocol} protocol, {averaged}"
 
 
-def read(
+def read_comparison(
     experiment: Experiment,
     records: Path,
-    protocol: str = "paper",
+    protocol: str = PAPER,
     methods: Sequence[str] | None = None,
-) -> Measurements:
+) -> Comparison:
     """Read what the meta-classifier left behind for each method of an experiment.
 
     Args:
@@ -111,7 +110,7 @@ def read(
         The rows that have records with arrays beside them; others are left out.
 
     Raises:
-        BadInput: no such protocol or method, or no such record.
+        BadInput: if there is no such protocol, method or record.
     """
     check_protocol(protocol)
     rows = confidence_rows(experiment)
@@ -122,31 +121,37 @@ def read(
                 f"`methods` must be of {', '.join(known)}, but got {method!r}."
                 + nearest(method, known)
             )
-    found: dict[tuple[str, str], Measured] = {}
+    runs = RunsInFolder(records, experiment.name)
+    # Two rows of a table may show the same records; a figure shows them once.
+    results: dict[tuple[str, str], tuple[StyledRow, Pooled, tuple, bool]] = {}
     for row in rows:
         if methods and row.method not in methods:
             continue
-        seeds = [each for each in find_records(records, experiment, row) if has_confidence(each)]
-        files = {
-            each.seed: arrays_file(
-                record_path(records, each.experiment, each.method, each.hash, each.seed).parent,
-                protocol,
-            )
-            for each in seeds
-        }
-        seeds = [each for each in seeds if files[each.seed].exists()]
+        seeds = [
+            (record, file)
+            for record in runs.records_of(row)
+            if has_confidence(record)
+            and (file := arrays_file(runs.folder_of(record), protocol)).exists()
+        ]
         if not seeds:
             continue
         islands = row_islands(experiment, row)
-        name = row.label if row.method == "map" else f"{row.label}, P = {islands}"
-        arrays = tuple(load_arrays(files[each.seed]) for each in seeds)
-        # Two rows of a table may show the same records; a figure shows them once.
-        key = row.method, seeds[0].hash
-        printed = row.paper is not None
-        found.setdefault(key, Measured(name, row.method, islands, pool(seeds), arrays, printed))
+        label = row.label if row.method == "map" else f"{row.label}, P = {islands}"
+        if len(seeds) < len(SEEDS):
+            label += f" ({count(len(seeds), 'seed')})"
+        styled = StyledRow(label, row.method, islands)
+        arrays = tuple(load_arrays(file) for _, file in seeds)
+        pooled = pool([record for record, _ in seeds])
+        key = row.method, seeds[0][0].hash
+        results.setdefault(key, (styled, pooled, arrays, row.paper is not None))
     what = "runs made with --confidence" + (f" of {', '.join(methods)}" if methods else "")
-    require(bool(found), "records", f"a folder with {experiment.name} {what}", str(records))
-    return Measurements(experiment.name, protocol, tuple(found.values()))
+    require(bool(results), "records", f"a folder with {experiment.name} {what}", str(records))
+    styles = method_styles(experiment, [styled for styled, *_ in results.values()])
+    made = tuple(
+        MethodResult(style, styled.method, styled.islands, pooled, arrays, in_paper)
+        for style, (styled, pooled, arrays, in_paper) in zip(styles, results.values(), strict=True)
+    )
+    return Comparison(experiment.name, protocol, made)
 
 
 def seed_mean(stack: np.ndarray) -> np.ndarray:
@@ -163,10 +168,6 @@ def seed_mean(stack: np.ndarray) -> np.ndarray:
         [2.0, 4.0, nan]
     """
     known = ~np.isnan(stack)
-    count = known.sum(axis=0)
+    counts = known.sum(axis=0)
     total = np.where(known, stack, 0.0).sum(axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
+    return np.where(counts > 0, total / np.maximum(counts, 1), np.nan)

@@ -1,4 +1,4 @@
-"""The command that makes a run again, checked by the hash of what it would run."""
+"""The command that repeats a run, checked by the hash of the settings it resolves to."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ OPTIONS = (
 )
 
 
-def command(study: Study, setting: Setting) -> str | None:
-    """Say how to make a setting's runs again.
+def rerun_command(study: Study, setting: Setting) -> str | None:
+    """The command that repeats a setting's runs.
 
     Args:
-        study: whose.
-        setting: its settings and seeds.
+        study: the experiment.
+        setting: one of its settings, with its seeds.
 
     Returns:
-        A line for a shell, that resolves to the same hash; None if no line does, as for settings
+        A line for a shell, which resolves to the same hash; None if no line does, as for settings
         of another version.
     """
     seeds = write_numbers([run.record.seed for run in setting.runs])
@@ -38,27 +38,27 @@ def command(study: Study, setting: Setting) -> str | None:
     experiment, method = study.experiment, METHODS.get(setting.method)
     if experiment is None or method is None:
         return None
-    tried = [
+    candidates = [
         (preset, changes)
         for preset in PRESETS
         if (changes := _changes(experiment, method, preset, setting)) is not None
     ]
-    if not tried:
+    if not candidates:
         return None
     usual = experiment.default_preset
-    preset, changes = min(tried, key=lambda each: (len(each[1]), each[0] != usual))
-    words = ["sbmc", "run", study.name, "--method", setting.method]
+    preset, changes = min(candidates, key=lambda each: (len(each[1]), each[0] != usual))
+    arguments = ["sbmc", "run", study.name, "--method", setting.method]
     if preset != usual:
-        words += ["--preset", preset]
+        arguments += ["--preset", preset]
     for name, value in changes.items():
         if name in OPTIONS:
-            words += [f"--{name.replace('_', '-')}", value]
+            arguments += [f"--{name.replace('_', '-')}", value]
         else:
-            words += ["--set", f"{name}={value}"]
-    words += ["--seeds", seeds]
+            arguments += ["--set", f"{name}={value}"]
+    arguments += ["--seeds", seeds]
     if any(has_confidence(run.record) for run in setting.runs):
-        words.append("--confidence")
-    return shlex.join(words)
+        arguments.append("--confidence")
+    return shlex.join(arguments)
 
 
 def write_numbers(numbers: Sequence[int]) -> str:
@@ -80,19 +80,21 @@ def write_numbers(numbers: Sequence[int]) -> str:
 def _changes(
     experiment: Experiment, method: Method, preset: str, setting: Setting
 ) -> dict[str, str] | None:
-    """What to say besides the preset; None if the settings cannot be said."""
-    own = setting.record.settings
+    """The settings that differ from the preset's; None if no options give these settings."""
+    settings = setting.record.settings
     try:
         base = resolve(experiment, method, preset)
         changes = {
             name: _write(value)
-            for name, value in own.items()
+            for name, value in settings.items()
             if value is not None and _differs(base, name, value) and name not in method.fixed
         }
         again = resolve(experiment, method, preset, changes)
-        # What the preset sets and the run does not is taken back by name.
+        # What the preset sets and the run does not has to be unset by name.
         unset = [
-            name for name, value in again.items() if value is not None and own.get(name) is None
+            name
+            for name, value in again.items()
+            if value is not None and settings.get(name) is None
         ]
         if unset:
             changes |= dict.fromkeys(unset, "none")

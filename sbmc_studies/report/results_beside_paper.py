@@ -1,4 +1,4 @@
-"""Ours beside the paper's: which row of the paper belongs to a setting, and what agrees."""
+"""Our results beside the paper's: which row of the paper belongs to a setting, and what agrees."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sbmc_studies.report.collect import Setting, Study
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """A line of the table: a setting, read in one way.
+class ResultLine:
+    """A line of the table: a setting, with its islands combined in one way.
 
     Attributes:
-        label: its name, the way of weighting islands included.
-        setting: whose.
-        pooled: its metrics, islands combined in that way.
+        label: its name, with the way of weighting islands if there are several.
+        setting: the setting.
+        pooled: its metrics, with islands combined in that way.
         paper: the paper's row beside it, if there is one.
-        why: the experiment's words for a difference.
+        why: the reason for a difference that the experiment's file gives.
     """
 
     label: str
@@ -66,28 +66,29 @@ _TOTALS = (
 )
 
 
-def columns(study: Study) -> list[Column]:
+def result_columns(study: Study) -> list[Column]:
     """The columns of a study's table.
 
     Args:
-        study: what was found.
+        study: our records.
 
     Returns:
         Those of the experiment's own table and of any table, as far as a record has them.
     """
-    own = table_columns(study.experiment) if study.experiment else _ENTROPIES
+    further = table_columns(study.experiment) if study.experiment else _ENTROPIES
     first = {column.metric for column in _FIRST}
-    there = {metric for setting in study.settings for metric in setting.pooled.values}
-    outside = any(name.startswith("entropy.epistemic.ood.") for name in there)
-    wanted = (*_FIRST, *(c for c in own if c.metric not in first), *(() if outside else _TOTALS))
-    return [column for column in wanted if column.metric in there]
+    known = {metric for setting in study.settings for metric in setting.pooled.values}
+    has_ood = any(name.startswith("entropy.epistemic.ood.") for name in known)
+    columns = [*_FIRST, *(column for column in further if column.metric not in first)]
+    columns += () if has_ood else _TOTALS
+    return [column for column in columns if column.metric in known]
 
 
-def lines(study: Study) -> Iterator[Shown]:
+def result_lines(study: Study) -> Iterator[ResultLine]:
     """All lines of a study's table.
 
     Args:
-        study: what was found.
+        study: our records.
 
     Yields:
         One for each setting, and one more for each further way in which its experiment's table
@@ -99,20 +100,20 @@ def lines(study: Study) -> Iterator[Shown]:
             if row.weighting not in ways or (row.paper and not ways[row.weighting].paper):
                 ways[row.weighting] = row
         if not ways:
-            yield Shown(setting.label, setting, setting.pooled)
+            yield ResultLine(setting.label, setting, setting.pooled)
         for way, row in ways.items():
             pooled = setting.pooled.weighted(way) if way else setting.pooled
             label = f"{setting.label}, {_WAYS.get(way, way)}" if len(ways) > 1 else setting.label
-            yield Shown(label, setting, pooled, _paper(study, row), row.differs)
+            yield ResultLine(label, setting, pooled, _paper_row(study, row), row.differs)
 
 
-def agreement(study: Study) -> tuple[int, int]:
+def count_agreeing(study: Study) -> tuple[int, int]:
     """How many of the paper's numbers ours agree with, and how many there are to compare."""
-    shown = columns(study)
+    columns = result_columns(study)
     verdicts = [
         verdict
-        for line in lines(study)
-        for column in shown
+        for line in result_lines(study)
+        for column in columns
         if (verdict := line.agrees(column.metric)) is not None
     ]
     return sum(verdicts), len(verdicts)
@@ -121,7 +122,7 @@ def agreement(study: Study) -> tuple[int, int]:
 _WAYS = {None: "by evidence", "evidence": "by evidence", "equal": "equal weights"}
 
 
-def _paper(study: Study, row: Row) -> PaperRow | None:
+def _paper_row(study: Study, row: Row) -> PaperRow | None:
     if not row.paper:
         return None
     try:
