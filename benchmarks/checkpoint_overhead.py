@@ -34,22 +34,24 @@ def measure(plan: Plan, folder: Path, quick: bool) -> list[dict[str, Any]]:
         "none": None,
         "default": EVERY,
         "a tenth of an island": first.sampling / plan.islands / 10,
-        "every place": 0.0,
+        "every place": 0.0,  # every snapshot; records have this name
     }
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in intervals}
     for turn in range(plan.repeats):
         for name, every in intervals.items():
             print(f"{name}: run {turn + 1}", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(dir=folder) as path:
-                place = None if every is None else CheckpointAt(path, every=every)
-                seen, _ = run_islands(plan, executor, quick, checkpoint=place)
-            keepers = [keeper for keeper in seen.keepers if keeper.written]
+                location = None if every is None else CheckpointAt(path, every=every)
+                seen, _ = run_islands(plan, executor, quick, checkpoint=location)
+            checkpointers = [
+                checkpointer for checkpointer in seen.checkpointers if checkpointer.written
+            ]
             runs[name].append(
                 {
                     "seconds": seen.ended - seen.opened,
-                    "states": sum(keeper.written for keeper in keepers),
-                    "state_seconds": sum(keeper.seconds for keeper in keepers),
-                    "results": plan.islands if keepers else 0,
+                    "states": sum(checkpointer.written for checkpointer in checkpointers),
+                    "state_seconds": sum(checkpointer.seconds for checkpointer in checkpointers),
+                    "results": plan.islands if checkpointers else 0,
                     "result_seconds": seen.keep_seconds,
                 }
             )

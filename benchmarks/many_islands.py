@@ -157,9 +157,9 @@ def _work(plan: Plan) -> Work:
     kept: list[Work] = []
 
     class Keep(InProcess):
-        def open(self, work: Work, site: Any, tell: Tell) -> Session:
+        def open(self, work: Work, checkpoint_files: Any, tell: Tell) -> Session:
             kept.append(work)
-            return super().open(work, site, tell)
+            return super().open(work, checkpoint_files, tell)
 
     run_islands(replace(plan, islands=1), Keep(fold=1, threads=1), None)
     return kept[0]
@@ -181,7 +181,7 @@ class Idle(Executor):
         self._crowd, self._island = crowd, island
         self.hearing = self.handling = 0.0
 
-    def open(self, work: Work, site: Any, tell: Tell) -> Session:
+    def open(self, work: Work, checkpoint_files: Any, tell: Tell) -> Session:
         """A session without workers."""
         return _IdleSession(self, self._crowd, self._island, tell)
 

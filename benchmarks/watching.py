@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from sbmc.islands.checkpoints import FileKeeper, Site
+from sbmc.islands.checkpoints import CheckpointFiles, FileCheckpointer
 from sbmc.islands.executors import Done, Executor, Session, Tell
 from sbmc.islands.executors.sending import pack_work
 from sbmc.islands.island import Island
@@ -26,7 +26,7 @@ class Seen:
             the workers were asked for to the end; those of starting a cluster are left out.
         payload_bytes: the packed work, which goes to every worker once.
         result_bytes: the positions of all islands, which come back.
-        keepers: of the checkpoint; only where the executor works in this process.
+        checkpointers: of the checkpoint; only where the executor works in this process.
         keep_seconds: time spent on writing results, likewise.
     """
 
@@ -37,7 +37,7 @@ class Seen:
     driver_cpu: float = 0.0
     payload_bytes: int = 0
     result_bytes: int = 0
-    keepers: list[FileKeeper] = field(default_factory=list)
+    checkpointers: list[FileCheckpointer] = field(default_factory=list)
     keep_seconds: float = 0.0
 
     @property
@@ -86,12 +86,16 @@ class Watched(Executor):
         """Threads that torch may use for a batch."""
         return self.inner.threads_each
 
-    def open(self, work: Work, site: Site | None, tell: Tell) -> Session:
+    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
         """Open the other's session."""
-        self.seen.payload_bytes = len(pack_work(work, site))
-        place = None if site is None else _WatchedSite(site.store, site.every, self.seen)
+        self.seen.payload_bytes = len(pack_work(work, checkpoint_files))
+        watched = (
+            None
+            if checkpoint_files is None
+            else _WatchedCheckpointFiles(checkpoint_files.store, checkpoint_files.every, self.seen)
+        )
         self.seen.opened = time.perf_counter()
-        return _Session(self.inner.open(work, place, tell), self.seen, self.window)
+        return _Session(self.inner.open(work, watched, tell), self.seen, self.window)
 
 
 class _Session(Session):
@@ -127,13 +131,13 @@ class _Session(Session):
 
 
 @dataclass(frozen=True)
-class _WatchedSite(Site):
+class _WatchedCheckpointFiles(CheckpointFiles):
     seen: Seen
 
-    def keeper(self, batch: Any, stop: Any = None) -> FileKeeper:
-        keeper = super().keeper(batch, stop)
-        self.seen.keepers.append(keeper)
-        return keeper
+    def checkpointer(self, batch: Any, stop: Any = None) -> FileCheckpointer:
+        checkpointer = super().checkpointer(batch, stop)
+        self.seen.checkpointers.append(checkpointer)
+        return checkpointer
 
     def keep(self, islands: Any) -> None:
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A keeper that stops a run where it is told to, and what compares a resumed run by its bits.
+"""A checkpointer that stops a run where it is told to, and what compares a resumed run by its bits.
 
 At every offer the whole stack goes through JSON and copies of its tensors, as through a file: a
 run that goes on gets nothing that a file would not give back.
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from torch import Tensor
 
-from sbmc.samplers.snapshot import NOTHING, Keeper, Snapshot
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer, Snapshot
 
 Make = Callable[[], Snapshot]
 # Part -> its values as JSON and its tensors; the outermost loop first.
@@ -25,15 +25,15 @@ class Interrupted(Exception):
     """The run was stopped on purpose."""
 
 
-class Interrupting(Keeper):
-    """Keeps every place, and stops the run at one.
+class Interrupting(Checkpointer):
+    """Keeps every snapshot, and stops the run at one.
 
     Args:
         file: what an earlier one has kept.
         stop: raise `Interrupted` at this offer, counted from 1; None for never.
 
     Attributes:
-        file: the places as of the last offer.
+        file: the snapshots as of the last offer.
         offers: what was kept at each offer.
     """
 
@@ -43,24 +43,25 @@ class Interrupting(Keeper):
         self.offers: list[File] = []
         self._found = _read(self.file)
         self._stack: dict[str, Make] = {
-            part: (lambda place=place: place) for part, place in _read(self.file).items()
+            part: (lambda snapshot=snapshot: snapshot)
+            for part, snapshot in _read(self.file).items()
         }
 
     def has(self, part: str) -> bool:
         return part in self._found
 
-    def recall(self, part: str) -> Snapshot | None:
+    def restore(self, part: str) -> Snapshot | None:
         return self._found.pop(part, None)
 
-    def offer(self, part: str, make: Make) -> None:
-        self.leave(part)
+    def offer_snapshot(self, part: str, make: Make) -> None:
+        self.discard(part)
         self._stack[part] = make
         self.file = _write({name: each() for name, each in self._stack.items()})
         self.offers.append(self.file)
         if len(self.offers) == self.stop:
             raise Interrupted
 
-    def leave(self, part: str) -> None:
+    def discard(self, part: str) -> None:
         if part in self._stack:
             names = list(self._stack)
             for name in names[names.index(part) :]:
@@ -68,13 +69,13 @@ class Interrupting(Keeper):
                 self._found.pop(name, None)
 
 
-def _write(places: dict[str, Snapshot]) -> File:
-    for place in places.values():
-        for tensor in place.tensors.values():
+def _write(snapshots: dict[str, Snapshot]) -> File:
+    for snapshot in snapshots.values():
+        for tensor in snapshot.tensors.values():
             assert isinstance(tensor, Tensor)
     return {
-        part: (json.dumps(place.values), {k: t.clone() for k, t in place.tensors.items()})
-        for part, place in places.items()
+        part: (json.dumps(snapshot.values), {k: t.clone() for k, t in snapshot.tensors.items()})
+        for part, snapshot in snapshots.items()
     }
 
 
@@ -96,18 +97,18 @@ class Case(NamedTuple):
     """Islands that can be run again and again from their beginning."""
 
     target: Callable[[], Any]
-    run: Callable[[Any, Keeper], Sequence[Any]]  # with noise and start of its own
+    run: Callable[[Any, Checkpointer], Sequence[Any]]  # with noise and start of its own
 
-    def through(self, keeper: Keeper = NOTHING) -> Told:
+    def through(self, checkpointer: Checkpointer = NO_CHECKPOINTS) -> Told:
         """Run to the end."""
         target = self.target()
-        return Told(bits(self.run(target, keeper)), _spent(target))
+        return Told(bits(self.run(target, checkpointer)), _spent(target))
 
     def offers(self) -> list[tuple[str, ...]]:
         """The parts on the stack at each offer."""
-        keeper = Interrupting()
-        self.through(keeper)
-        return [tuple(file) for file in keeper.offers]
+        checkpointer = Interrupting()
+        self.through(checkpointer)
+        return [tuple(file) for file in checkpointer.offers]
 
     def stopped(self, *stops: int, change: Callable[[File], None] | None = None) -> Told:
         """Run, stop at an offer, go on from what was kept, stop at another, and so on to the end.
@@ -119,10 +120,10 @@ class Case(NamedTuple):
         file: File = {}
         spent = 0
         for stop in stops:
-            keeper, target = Interrupting(file, stop), self.target()
+            checkpointer, target = Interrupting(file, stop), self.target()
             with pytest.raises(Interrupted):
-                self.run(target, keeper)
-            file, spent = keeper.file, spent + _spent(target)
+                self.run(target, checkpointer)
+            file, spent = checkpointer.file, spent + _spent(target)
         if change is not None:
             change(file)
         last = self.through(Interrupting(file))

@@ -10,7 +10,7 @@ import torch
 from repository import ROOT
 
 import sbmc
-from sbmc.islands.checkpoints import FileKeeper
+from sbmc.islands.checkpoints import FileCheckpointer
 from sbmc_studies.records.record import read_record
 
 TRAINING = ["--set", "max_epochs=2", "--set", "batch_size=256"]
@@ -52,23 +52,23 @@ def contents(folder):
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def stop_after(monkeypatch, places):
-    """Ctrl-C when islands have offered so many places; each is written down before."""
-    original, left = FileKeeper.offer, [places]
+def stop_after(monkeypatch, snapshots):
+    """Ctrl-C when islands have offered so many snapshots; each is written down before."""
+    original, left = FileCheckpointer.offer_snapshot, [snapshots]
 
-    def offer(keeper, part, make):
-        original(keeper, part, make)
+    def offer_snapshot(checkpointer, part, make):
+        original(checkpointer, part, make)
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(FileKeeper, "offer", offer)
+    monkeypatch.setattr(FileCheckpointer, "offer_snapshot", offer_snapshot)
 
 
-def stopped(command, monkeypatch, *arguments, places=3):
+def stopped(command, monkeypatch, *arguments, snapshots=3):
     """A run that was stopped in the middle."""
     with monkeypatch.context() as patch:
-        stop_after(patch, places)
+        stop_after(patch, snapshots)
         code, _, errors = command("run", "digits", *arguments, "--checkpoint-every", 0)
     assert code == 130, errors
     return errors

@@ -149,7 +149,7 @@ def expect(request: FitRequest) -> Expectation:
         / workers,
         bytes=each,
         total_bytes=each if isinstance(executor, InProcess) else here + workers * each,
-        disk_bytes=0 if prepared.place is None else bytes_on_disk(work, population, islands),
+        disk_bytes=0 if prepared.location is None else bytes_on_disk(work, population, islands),
         notes=(*count.notes, *notes),
     )
 

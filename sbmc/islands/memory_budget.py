@@ -67,7 +67,7 @@ class Plan:
         numbers: of the islands.
         anchors: how many priors there are, which islands take in turn.
         executor: runs the islands.
-        place: where they are written down, if anywhere.
+        location: where they are written down, if anywhere.
         size: examples per chunk, if that was given.
         limit: bytes of a process, if that was given.
     """
@@ -77,7 +77,7 @@ class Plan:
     numbers: Sequence[int]
     anchors: int
     executor: Executor
-    place: CheckpointAt | None
+    location: CheckpointAt | None
     size: int | None
     limit: int | None
 
@@ -90,7 +90,7 @@ class Plan:
         """What chains of so many islands hold besides activations."""
         sampler, positions = self.sampler, islands * self.population
         vectors = sampler.vectors + sampler.draws
-        if self.place is not None:  # a snapshot is encoded before it is written
+        if self.location is not None:  # a snapshot is encoded before it is written
             vectors += 2 * sampler.snapshot_vectors
         further = sampler.further_bytes(positions, engine.dim, bytes_of(engine.examples))
         return positions * vectors * engine.width + further
@@ -139,7 +139,7 @@ def settle_memory(engine: LikelihoodEngine, plan: Plan) -> tuple[Executor, Memor
     """
     here = resident_bytes()
     executor, limit = plan.executor, plan.limit
-    kept = None if plan.place is None else kept_manifest(plan.place)
+    kept = None if plan.location is None else kept_manifest(plan.location)
     if kept is not None:
         with torch_threads(kept.threads):
             together = max([1, *map(len, kept.batches)])

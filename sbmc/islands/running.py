@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import BadInput, is_whole, require
-from sbmc.islands.checkpoints import CheckpointError, Site, Stopped, is_final
+from sbmc.islands.checkpoints import CheckpointError, CheckpointFiles, Stopped, is_final
 from sbmc.islands.executors.contract import TELL_INTERVAL, Done, Executor, Session
 from sbmc.islands.executors.in_process import InProcess
 from sbmc.islands.island import Island, IslandReport, Start
@@ -111,7 +111,9 @@ class _Run:
         self.ended = finished
         self.numbers = set(finished)
         self._work, self._checkpoint, self._retries = work, checkpoint, retries
-        self._site: Site | None = None if checkpoint is None else checkpoint.site()
+        self._checkpoint_files: CheckpointFiles | None = (
+            None if checkpoint is None else checkpoint.checkpoint_files()
+        )
         self._waiting: deque[Batch] = deque()
         self._under_way: set[Batch] = set()
         self._tries: Counter[Batch] = Counter()  # of this very batch
@@ -129,7 +131,9 @@ class _Run:
                 continue
             # A fold that was killed while its islands were written is run to its end again: alone,
             # those that are missing would get other bits. A fold that was broken up has no state.
-            whole = left == batch or (self._site and self._site.keeper(batch).attempts)
+            whole = left == batch or (
+                self._checkpoint_files and self._checkpoint_files.checkpointer(batch).attempts
+            )
             self._waiting.extend([batch] if whole else [(index,) for index in left])
 
     def drive(self, executor: Executor, bar: Bar) -> None:
@@ -145,7 +149,10 @@ class _Run:
 
         if not self._waiting:
             return
-        with executor.open(self._work, self._site, tell) as session, self._stops(session):
+        with (
+            executor.open(self._work, self._checkpoint_files, tell) as session,
+            self._stops(session),
+        ):
             while self._waiting or self._under_way:
                 while self._waiting and len(self._under_way) < session.window:
                     if self._stopping:
@@ -172,7 +179,7 @@ class _Run:
     def _stops(self, session: Session) -> Iterator[None]:
         """Ctrl-C asks for a clean stop where there is something to go on from."""
         main = threading.current_thread() is threading.main_thread()
-        if self._site is None or not main:
+        if self._checkpoint_files is None or not main:
             yield
             return
 
@@ -214,7 +221,7 @@ class _Run:
         return True
 
     def _settle(self, batch: Batch, islands: list[Island]) -> None:
-        alone = len(batch) == 1 and self._site is not None
+        alone = len(batch) == 1 and self._checkpoint_files is not None
         if alone and not is_final(islands[0].report) and self._tries[batch] <= self._retries:
             if not self._stopping:
                 logger.warning("island %d: %s; again", batch[0], islands[0].report.outcome)
@@ -222,7 +229,7 @@ class _Run:
             return
         for island in islands:
             index = island.report.index
-            if self._site is None and self._begun[index] > 1:
+            if self._checkpoint_files is None and self._begun[index] > 1:
                 report = replace(island.report, attempts=self._begun[index])
                 island = replace(island, report=report)
             # What had ended before this attempt stays.
@@ -231,7 +238,7 @@ class _Run:
     def _again_or_never(self, done: Done) -> None:
         batch, words = done.batch, _words(done.error)
         if self._tries[batch] <= self._retries and (
-            done.lost or (len(batch) == 1 and self._site is not None)
+            done.lost or (len(batch) == 1 and self._checkpoint_files is not None)
         ):
             logger.warning("islands %s failed (%s); again", list(batch), words)
             # Last, since whatever made it fail may have passed by then.
@@ -240,19 +247,19 @@ class _Run:
             logger.warning(
                 "islands %s failed as one batch (%s); one by one now", list(batch), words
             )
-            if self._site is not None:
-                self._site.keeper(batch).finish()
+            if self._checkpoint_files is not None:
+                self._checkpoint_files.checkpointer(batch).finish()
             self._waiting.extend((index,) for index in batch if index not in self.ended)
         else:
             self._give_up(batch, words)
 
     def _give_up(self, batch: Batch, words: str) -> None:
         attempts = self._begun[batch[0]]
-        if self._site is not None:
-            attempts = max(attempts, self._site.keeper(batch).attempts)
+        if self._checkpoint_files is not None:
+            attempts = max(attempts, self._checkpoint_files.checkpointer(batch).attempts)
         island = Island(IslandReport(batch[0], "failed", message=words, attempts=attempts), None)
-        if self._site is not None:
-            self._site.keep([island])
+        if self._checkpoint_files is not None:
+            self._checkpoint_files.keep([island])
         self.ended[batch[0]] = island
 
     def _show(self, bar: Bar) -> None:

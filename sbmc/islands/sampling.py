@@ -31,7 +31,7 @@ def sample_islands(
     numbers: Sequence[int],
     *,
     executor: Executor,
-    place: CheckpointAt | None,
+    location: CheckpointAt | None,
     identity: Mapping[str, Any],
     retries: int,
     progress: bool | None,
@@ -43,7 +43,7 @@ def sample_islands(
         work: what they do.
         numbers: which islands.
         executor: runs their batches.
-        place: where they are written down, if anywhere.
+        location: where they are written down, if anywhere.
         identity: what decides the result, for the checkpoint to compare.
         retries: how often an island that was lost is tried again.
         progress: None for automatic, False for silence, True for always.
@@ -61,12 +61,12 @@ def sample_islands(
         fold = executor.fold if executor.folds else 1
         return plan_batches(islands, len(work.priors), population, fold)
 
-    with locked_checkpoint(place):
+    with locked_checkpoint(location):
         checkpoint = None
         threads = executor.threads_each
-        if place is not None:
+        if location is not None:
             needed = bytes_on_disk(work, population, len(numbers))
-            checkpoint = Checkpoint.open(place, dict(identity), numbers, plan, threads, needed)
+            checkpoint = Checkpoint.open(location, dict(identity), numbers, plan, threads, needed)
             # Threads decide the last bits where an operation is split among them.
             threads = checkpoint.threads
         work, pilot = _after_pilot(replace(work, threads=threads), checkpoint)

@@ -21,7 +21,7 @@ from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.contract import IslandRun, Sampler
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import multiplications
 from sbmc.target.target import Target
@@ -65,14 +65,14 @@ class Work:
         self,
         batch: Batch,
         report: Callable[[list[IslandRun]], None] | None = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[Island]:
         """Run the islands of a batch as one.
 
         Args:
             batch: their numbers; they must have the same prior.
             report: called now and then with all runs.
-            keeper: of the places from which the batch can go on.
+            checkpointer: of the snapshots from which the batch can go on.
 
         Returns:
             The islands, in the order of the batch.
@@ -88,9 +88,9 @@ class Work:
             generators = [generator(self.seed, Stream.ISLANDS, i) for i in batch]
             begin = torch.cat([self.start(prior, g, population) for g in generators])
             noise = IslandNoise(generators, self.particles, prior.mean.device)
-            runs = self.sampler.run(target, noise, begin, report, keeper)
-        seconds = time.perf_counter() - began + getattr(keeper, "seconds_before", 0.0)
-        attempts = getattr(keeper, "attempts", 1)
+            runs = self.sampler.run(target, noise, begin, report, checkpointer)
+        seconds = time.perf_counter() - began + getattr(checkpointer, "seconds_before", 0.0)
+        attempts = getattr(checkpointer, "attempts", 1)
         return [
             island_of(index, run, attempts=attempts, seconds=seconds / len(batch))
             for index, run in zip(batch, runs, strict=True)

@@ -19,12 +19,12 @@ from sbmc.samplers.chain_settings import ChainSettings
 from sbmc.samplers.launching import Launch, not_launched
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.samplers.snapshot import (
-    NOTHING,
+    NO_CHECKPOINTS,
+    Checkpointer,
     Flat,
-    Keeper,
     Snapshot,
-    place_of,
     set_generators,
+    snapshot_of,
     with_fields,
     with_runs,
 )
@@ -123,7 +123,7 @@ def run_chains(
     rng: IslandNoise,
     start: Tensor,
     report: Callable[[list[ChainRun]], None] | None = None,
-    keeper: Keeper = NOTHING,
+    checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> list[ChainRun]:
     """Run a batch of islands to the end of their steps or budget.
 
@@ -136,19 +136,19 @@ def run_chains(
         rng: the islands' noise.
         start: whitened positions `(islands * particles, dim)`.
         report: called after every step with all runs.
-        keeper: is offered the place before the first step and after every one, as "chains". The
-            state and the runs have to hold all that the next step depends on.
+        checkpointer: is offered a snapshot named "chains" before the first step and after every
+            step. The state and the runs have to hold all that the next step depends on.
 
     Returns:
         One run per island; those whose start was not finite have failed, alone.
     """
     particles = rng.particles
-    place = keeper.recall("chains")
-    if place is None:
+    snapshot = checkpointer.restore("chains")
+    if snapshot is None:
         state, runs = _begin(settings, init, step, target, rng, start)
-        keeper.offer("chains", partial(place_of, state, runs, rng.generators))
+        checkpointer.offer_snapshot("chains", partial(snapshot_of, state, runs, rng.generators))
     else:
-        state, runs = _go_on(place, settings, init, target, rng, start)
+        state, runs = _go_on(snapshot, settings, init, target, rng, start)
     while going := [i for i, run in enumerate(runs) if _unfinished(run, settings)]:
         noise = rng.select(going)
         jitter = noise.uniform_per_island().tolist()
@@ -180,10 +180,10 @@ def run_chains(
             _after_step(runs[i], settings, made)
             _keep(runs[i], settings, state.position[i * particles : (i + 1) * particles])
         _fail_non_finite(runs, state, particles)
-        keeper.offer("chains", partial(place_of, state, runs, rng.generators))
+        checkpointer.offer_snapshot("chains", partial(snapshot_of, state, runs, rng.generators))
         if report is not None:
             report(runs)
-    keeper.leave("chains")
+    checkpointer.discard("chains")
     for run in runs:
         if run.outcome == "running":
             run.outcome = "completed"
@@ -217,7 +217,7 @@ def _begin(
 
 
 def _go_on(
-    place: Snapshot,
+    snapshot: Snapshot,
     settings: ChainSettings,
     init: Callable[[Tensor, Target], Any],
     target: Target,
@@ -226,13 +226,13 @@ def _go_on(
 ) -> tuple[Any, list[ChainRun]]:
     """State and runs as they were, and the generators: last, since `init` may draw from them."""
     flat: Any = Flat(target)
-    state = with_fields("state", init(start, flat), place.tensors)
-    runs = with_runs(ChainRun, place, start.device)
+    state = with_fields("state", init(start, flat), snapshot.tensors)
+    runs = with_runs(ChainRun, snapshot, start.device)
     for run in runs:
         if settings.launched and run.launch is None:
             # A snapshot of a version that launched all particles of an island together.
             run.set_launch(not_launched(rng.particles, run.launches), settings)
-    set_generators(rng.generators, place.tensors["generators"])
+    set_generators(rng.generators, snapshot.tensors["generators"])
     return state, runs
 
 

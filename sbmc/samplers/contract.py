@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.remedies import Symptom
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Sampler:
         rng: IslandNoise,
         start: Tensor,
         report: Any = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[Any]:
         """Run the islands of `rng` from `start` `(islands * population, dim)`, whitened.
 
@@ -200,9 +200,9 @@ class Sampler:
             rng: the islands' noise.
             start: where they begin.
             report: to be called now and then with all runs.
-            keeper: is offered places from which the run can go on with the same bits, and has
-                the one that it is to go on from, if it was stopped before. All else has to be
-                as it was then, the generators at their beginning too.
+            checkpointer: is offered snapshots from which the run can continue with the same bits.
+                If the run was stopped before, it has the snapshot to continue from. All other
+                arguments have to be the same as then, with the generators at their beginning.
 
         Returns:
             An `IslandRun` of each.

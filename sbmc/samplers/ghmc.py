@@ -34,7 +34,7 @@ from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.hmc_kernel import HMCState, hamiltonian, trajectory
 from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 
@@ -164,9 +164,9 @@ class GHMC(ChainSettings):
         rng: IslandNoise,
         start: Tensor,
         report: Any = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[ChainRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         begin = partial(init, rng=rng)
         move = partial(step, friction=self.friction)
-        return run_chains(self.limited(), begin, move, target, rng, start, report, keeper)
+        return run_chains(self.limited(), begin, move, target, rng, start, report, checkpointer)

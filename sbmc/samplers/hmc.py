@@ -17,7 +17,7 @@ from sbmc.samplers.hmc_kernel import HMCState, init, step
 from sbmc.samplers.metropolis import MetropolisInfo
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.scout import BATCHES, scout
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 QUARTER_PERIOD = math.pi / 2
@@ -228,14 +228,14 @@ class HMC(ChainSettings):
         rng: IslandNoise,
         start: Tensor,
         report: Any = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[ChainRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         settings = self.limited()
         begin = partial(init, rng=rng, rank=self.precondition or 0)
         if settings.scout is None:
-            return run_chains(settings, begin, self._step, target, rng, start, report, keeper)
-        return settings._run_scouted(begin, target, rng, start, report, keeper)
+            return run_chains(settings, begin, self._step, target, rng, start, report, checkpointer)
+        return settings._run_scouted(begin, target, rng, start, report, checkpointer)
 
     def _run_scouted(
         self,
@@ -244,7 +244,7 @@ class HMC(ChainSettings):
         rng: IslandNoise,
         start: Tensor,
         report: Any,
-        keeper: Keeper,
+        checkpointer: Checkpointer,
     ) -> list[ChainRun]:
         """Scout, then run the chains on what is left of the budget, as if they started there."""
         assert self.scout is not None
@@ -256,8 +256,8 @@ class HMC(ChainSettings):
                 report([ChainRun(step_size=first, epochs=done) for _ in rng.generators])
 
         found = start
-        # Chains that go on from a place of their own have their scouting behind them.
-        if not keeper.has("chains"):
+        # Chains that go on from a snapshot of their own have their scouting behind them.
+        if not checkpointer.has("chains"):
             found = scout(
                 rng,
                 start,
@@ -266,7 +266,7 @@ class HMC(ChainSettings):
                 step_size=self.scout_step_size,
                 batches=self.scout_batches or BATCHES,
                 tell=tell_epochs,
-                keeper=keeper,
+                checkpointer=checkpointer,
             )
         left = None if self.epochs is None else self.epochs - spent
         rest = replace(self, epochs=left, scout=None, scout_step_size=None, scout_batches=None)
@@ -275,7 +275,7 @@ class HMC(ChainSettings):
             return [replace(run, epochs=run.epochs + spent) for run in runs]
 
         tell = None if report is None else lambda runs: report(whole(runs))
-        return whole(run_chains(rest, begin, self._step, target, rng, found, tell, keeper))
+        return whole(run_chains(rest, begin, self._step, target, rng, found, tell, checkpointer))
 
     def _step(self, *args: Any, **options: Any) -> tuple[HMCState, MetropolisInfo]:
         return step(*args, **options, splitting=bool(self.splitting))

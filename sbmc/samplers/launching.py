@@ -18,7 +18,7 @@ from torch import Tensor
 from sbmc.samplers.chain_settings import ChainSettings
 
 # How often a particle's own step size is shrunk at once when it has failed; it grows by one factor
-# when it has not, and so three steps of four are accepted in the long run. With 1 in its place,
+# when it has not, and so three steps of four are accepted in the long run. With 1 in its snapshot,
 # some of 400 chains from the prior, on a target with steep tails, were not launched in six steps.
 FAILED_SHRINKS = 3
 

@@ -28,9 +28,9 @@ from torch import Tensor
 from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.nuts_chains import Chain, go_on, launcher, place_of_chains, run_side_by_side
+from sbmc.samplers.nuts_chains import Chain, go_on, launcher, run_side_by_side, snapshot_of_chains
 from sbmc.samplers.remedies import LONGER, Symptom, call_of
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Evaluation, Target
 
 # Chains that run side by side: each takes a handful of threads, which mostly sleep.
@@ -188,7 +188,7 @@ class NUTS(Sampler):
         rng: IslandNoise,
         start: Tensor,
         report: Any = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[NUTSRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened.
 
@@ -200,7 +200,8 @@ class NUTS(Sampler):
             rng: each chain's seed is drawn from its island's generator.
             start: where the chains begin, exactly.
             report: called with all runs when a draw has been made.
-            keeper: is offered the place as "nuts" when chains that ran side by side have ended.
+            checkpointer: is offered a snapshot named "nuts" when chains that ran side by side have
+                ended.
 
         Returns:
             One run per island; those whose start was not finite have failed, alone.
@@ -229,18 +230,20 @@ class NUTS(Sampler):
             return tempered(positions, target(positions.to(start)), self.temperature)
 
         most = self.side_by_side(start.shape[1])
-        place = keeper.recall("nuts")
-        if place is not None:
-            go_on(place, chains)
+        snapshot = checkpointer.restore("nuts")
+        if snapshot is not None:
+            go_on(snapshot, chains)
             _update(runs, chains, self.steps)
-        ended = 0 if place is None else place.values["ended"]
+        ended = 0 if snapshot is None else snapshot.values["ended"]
         for i in range(ended, len(chains), most):
             # What is left of an island that has failed would be work for nothing.
             batch = [c for c in chains[i : i + most] if runs[c.island].outcome == "running"]
             run_side_by_side(launch, batch, evaluate, tell)
-            keeper.offer("nuts", partial(place_of_chains, chains, i + len(chains[i : i + most])))
+            checkpointer.offer_snapshot(
+                "nuts", partial(snapshot_of_chains, chains, i + len(chains[i : i + most]))
+            )
             tell()
-        keeper.leave("nuts")
+        checkpointer.discard("nuts")
         for island, run in enumerate(runs):
             _finish(run, [chain for chain in chains if chain.island == island], start)
         return runs

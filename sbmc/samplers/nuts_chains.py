@@ -76,7 +76,7 @@ class Chain:
     """One chain: what nutpie asks of it, from a thread of nutpie's, and what came of it.
 
     Args:
-        row: its place in the batch.
+        row: its snapshot in the batch.
         island: which it belongs to.
         seed: of nutpie's noise.
         start: where it begins, `(dim,)` float64.
@@ -231,7 +231,7 @@ def _statistics(trace: Any) -> dict[str, np.ndarray]:
     return {name: np.array(batch.column(name).to_pylist()) for name in names}
 
 
-def place_of_chains(chains: Sequence[Chain], ended: int) -> Snapshot:
+def snapshot_of_chains(chains: Sequence[Chain], ended: int) -> Snapshot:
     """What the first `ended` chains have come to; the others have yet to begin."""
     tensors: dict[str, Tensor] = {}
     counts = [[chain.evaluations, chain.made, bool(chain.broken)] for chain in chains[:ended]]
@@ -244,13 +244,13 @@ def place_of_chains(chains: Sequence[Chain], ended: int) -> Snapshot:
     return Snapshot(tensors, {"ended": ended, "counts": counts})
 
 
-def go_on(place: Snapshot, chains: Sequence[Chain]) -> None:
+def go_on(snapshot: Snapshot, chains: Sequence[Chain]) -> None:
     """Put the chains that had ended back to their ends."""
-    for chain, counts in zip(chains, place.values["counts"], strict=False):
+    for chain, counts in zip(chains, snapshot.values["counts"], strict=False):
         chain.evaluations, chain.made, chain.broken = counts
         told = {
             name.split(".", 1)[1]: tensor.cpu().numpy()
-            for name, tensor in place.tensors.items()
+            for name, tensor in snapshot.tensors.items()
             if name.split(".", 1)[0] == str(chain.row)
         }
         chain.kept = list(told.pop("kept", ()))

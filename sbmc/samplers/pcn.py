@@ -23,7 +23,7 @@ from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.kernel import OneStepKernel
 from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 
@@ -126,7 +126,7 @@ class PCN(OneStepKernel, ChainSettings):
         rng: IslandNoise,
         start: Tensor,
         report: Any = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[ChainRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
-        return run_chains(self.limited(), init, step, target, rng, start, report, keeper)
+        return run_chains(self.limited(), init, step, target, rng, start, report, checkpointer)

@@ -22,8 +22,8 @@ from torch import Tensor
 from sbmc.log import logger
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import (
-    NOTHING,
-    Keeper,
+    NO_CHECKPOINTS,
+    Checkpointer,
     Snapshot,
     generator_states,
     set_generators,
@@ -49,7 +49,7 @@ def scout(
     step_size: float,
     batches: int = BATCHES,
     tell: Callable[[int], None] | None = None,
-    keeper: Keeper = NOTHING,
+    checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> Tensor:
     """Let every particle travel from `position` by stochastic-gradient Hamiltonian dynamics.
 
@@ -62,7 +62,7 @@ def scout(
         batches: M, how many disjoint batches the data are split into. Each pass takes every batch
             once, in a new order.
         tell: called after every pass with how many there have been.
-        keeper: is offered the place after every pass, as "scout".
+        checkpointer: is offered the snapshot after every pass, as "scout".
 
     Returns:
         Where the particles are after it, `(particles, dim)`; those that were thrown out, because
@@ -75,13 +75,13 @@ def scout(
     renew = math.sqrt(1 - keep**2)
     dim, dtype = position.shape[1], position.dtype
     generators = [*rng.generators, order]
-    place = keeper.recall("scout")
-    if place is None:
+    snapshot = checkpointer.restore("scout")
+    if snapshot is None:
         z, p, made = position.clone(), rng.normal(dim, dtype), 0
     else:
-        z, p = (place.tensors[name].to(position.device) for name in ("position", "momentum"))
-        made = place.values["epochs"]
-        set_generators(generators, place.tensors["generators"])
+        z, p = (snapshot.tensors[name].to(position.device) for name in ("position", "momentum"))
+        made = snapshot.values["epochs"]
+        set_generators(generators, snapshot.tensors["generators"])
     for done in range(made + 1, epochs + 1):
         for part in torch.randperm(batches, generator=order).tolist():
             z = z + step_size / 2 * p
@@ -89,10 +89,10 @@ def scout(
             z = z + step_size / 2 * p
             p = p + step_size * (batches * parts[part](z).gradient - z)
         target.evaluations.gradient += len(z)
-        keeper.offer("scout", partial(_place, z, p, generators, done))
+        checkpointer.offer_snapshot("scout", partial(_snapshot, z, p, generators, done))
         if tell is not None:
             tell(done)
-    keeper.leave("scout")
+    checkpointer.discard("scout")
     calm = p.square().mean(-1, keepdim=True) < HOTTEST  # false for NaN too
     lost = len(z) - int(calm.sum())
     if lost:
@@ -101,7 +101,7 @@ def scout(
     return torch.where(calm, z, position)
 
 
-def _place(
+def _snapshot(
     position: Tensor, momentum: Tensor, generators: Sequence[torch.Generator], epochs: int
 ) -> Snapshot:
     states = generator_states(generators)

@@ -22,11 +22,11 @@ from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise, PhiloxNoise
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
 from sbmc.samplers.snapshot import (
-    NOTHING,
-    Keeper,
+    NO_CHECKPOINTS,
+    Checkpointer,
     Snapshot,
-    place_of,
     set_generators,
+    snapshot_of,
     with_fields,
     with_runs,
 )
@@ -173,7 +173,7 @@ def run_passes(
     rng: IslandNoise,
     start: Tensor,
     report: Callable[[list[PassesRun]], None] | None = None,
-    keeper: Keeper = NOTHING,
+    checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> list[PassesRun]:
     """Run a batch of islands through all passes over the data.
 
@@ -185,7 +185,7 @@ def run_passes(
         rng: the islands' noise; the order of the data is drawn from it too.
         start: whitened positions `(islands * particles, dim)`.
         report: called after every pass with all runs.
-        keeper: is offered the place after every pass, as "passes".
+        checkpointer: is offered the snapshot after every pass, as "passes".
 
     Returns:
         One run per island; those whose positions were not finite any more have failed, alone.
@@ -196,15 +196,15 @@ def run_passes(
     runs = [PassesRun(step_size=settings.step_size) for _ in rng.generators]
     active, state = list(range(len(runs))), init(rng, start)
     order, first = torch.empty(len(start), 0), 0
-    place = keeper.recall("passes")
-    if place is not None:
-        active, first = list(place.values["active"]), place.values["epochs"]
-        runs = with_runs(PassesRun, place, start.device)
-        state = with_fields("state", state, place.tensors)
-        order = place.tensors.get("order", order).to(start.device)
-        set_generators(rng.generators, place.tensors["generators"])
+    snapshot = checkpointer.restore("passes")
+    if snapshot is not None:
+        active, first = list(snapshot.values["active"]), snapshot.values["epochs"]
+        runs = with_runs(PassesRun, snapshot, start.device)
+        state = with_fields("state", state, snapshot.tensors)
+        order = snapshot.tensors.get("order", order).to(start.device)
+        set_generators(rng.generators, snapshot.tensors["generators"])
         if isinstance(rng, PhiloxNoise):
-            streams = place.tensors["streams"]
+            streams = snapshot.tensors["streams"]
             rng = PhiloxNoise(rng.generators, rng.particles, rng.device, streams)
     for epoch in range(first, settings.epochs):
         if not active:
@@ -230,17 +230,17 @@ def run_passes(
             active = [active[k] for k in staying]
         # What the next pass takes backwards.
         again = order if settings.paired and not backwards else None
-        make = partial(_place, state, runs, rng, list(active), epoch + 1, again)
-        keeper.offer("passes", make)
+        make = partial(_snapshot, state, runs, rng, list(active), epoch + 1, again)
+        checkpointer.offer_snapshot("passes", make)
         if report is not None:
             report(runs)
-    keeper.leave("passes")
+    checkpointer.discard("passes")
     for i in active:
         runs[i].outcome = "completed"
     return runs
 
 
-def _place(
+def _snapshot(
     state: Any,
     runs: list[PassesRun],
     rng: IslandNoise,
@@ -248,7 +248,7 @@ def _place(
     epochs: int,
     order: Tensor | None,
 ) -> Snapshot:
-    tensors, values = place_of(state, runs, rng.generators)
+    tensors, values = snapshot_of(state, runs, rng.generators)
     if isinstance(rng, PhiloxNoise):
         tensors["streams"] = rng.state
     if order is not None:

@@ -40,7 +40,7 @@ from sbmc.samplers.sg_chains import (
     StochasticGradient,
     run_passes,
 )
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 
@@ -143,7 +143,7 @@ class SGHMC(StochasticGradient):
         rng: IslandNoise,
         start: Tensor,
         report: Any = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[PassesRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         move = partial(
@@ -152,4 +152,4 @@ class SGHMC(StochasticGradient):
             gradient_noise=self.gradient_noise,
             temperature=self.temperature,
         )
-        return run_passes(self, init, move, target, rng, start, report, keeper)
+        return run_passes(self, init, move, target, rng, start, report, checkpointer)

@@ -31,7 +31,7 @@ from sbmc.samplers.sg_chains import (
     StochasticGradient,
     run_passes,
 )
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 
@@ -124,8 +124,8 @@ class SGLD(StochasticGradient):
         rng: IslandNoise,
         start: Tensor,
         report: Any = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[PassesRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened."""
         move = partial(step, temperature=self.temperature)
-        return run_passes(self, init, move, target, rng, start, report, keeper)
+        return run_passes(self, init, move, target, rng, start, report, checkpointer)

@@ -1,12 +1,12 @@
-"""Places from which a run can go on with the same bits, and who keeps them.
+"""Snapshots: all that a loop needs to go on from where it was, with the same bits.
 
-A loop offers its place now and then; whoever keeps it decides whether to write it down. Loops nest:
-moves inside a temperature of SMC offer their own place while the temperature's stands, and both are
-written together. A run that starts again asks for what was kept, and goes on there.
+After each step a loop offers a snapshot. The checkpointer decides whether to save it. Loops nest:
+the moves inside a temperature of SMC offer snapshots of their own while the temperature's is valid,
+and both are saved together. A run that is resumed restores its snapshot and continues from there.
 
-A loop does four things with its keeper: it recalls its place when it begins; it makes what it needs
-from that instead of from the start, the generators last; it offers its place wherever it could go
-on from; and it leaves when it ends.
+A loop uses its checkpointer in four ways. When it begins, it restores its snapshot. If there is
+one, it makes its state from that instead of from the start, the generators last. Wherever it could
+continue from, it offers a snapshot. When it ends, it discards its snapshot.
 """
 
 from __future__ import annotations
@@ -25,46 +25,48 @@ Run = TypeVar("Run")
 
 
 class Snapshot(NamedTuple):
-    """One loop's place: whatever decides how it goes on."""
+    """Whatever decides how one loop goes on."""
 
     tensors: dict[str, Tensor]
     values: dict[str, Any]  # plain, as JSON has them
 
 
-class Keeper:
-    """Keeps nothing: what a run that cannot be resumed is given, and the base of those that do.
+class Checkpointer:
+    """Saves nothing: for a run that cannot be resumed, and the base class of those that save.
 
-    The places that are kept form a stack. Offering a place that is on it replaces it and takes off
-    whatever stands above, since that belonged to its past.
+    The snapshots form a stack, with that of an inner loop above that of the loop around it. When a
+    loop offers a new snapshot, it replaces the loop's old one, and those above that are removed,
+    since they belonged to an earlier step.
     """
 
     def has(self, part: str) -> bool:
-        """Whether a place of this loop was found, and has not been recalled."""
+        """Whether there is a snapshot of this loop that has not been restored yet."""
         return False
 
-    def recall(self, part: str) -> Snapshot | None:
-        """The place that this loop has to go on from; once, and None after that.
+    def restore(self, part: str) -> Snapshot | None:
+        """The snapshot from which this loop has to continue; None when asked a second time.
 
-        It stays on the stack until the loop offers another one or leaves: loops inside this one go
-        on from where they were, and offer their places on top of it.
+        It stays on the stack until the loop offers another one or discards it: loops inside this
+        one continue from their own snapshots, and offer new ones on top of it.
         """
         return None
 
-    def offer(self, part: str, make: Callable[[], Snapshot]) -> None:
-        """Say that the run could go on from here.
+    def offer_snapshot(self, part: str, make: Callable[[], Snapshot]) -> None:
+        """Offer a snapshot from which the run could continue.
 
         Args:
             part: the loop's name.
-            make: makes the snapshot. It is called now, or in an `offer` of a loop inside this one,
-                and at no other time: what such loops change, the generators above all, it has to
-                hold as it is now. What it makes is good until the part is offered again or left.
+            make: makes the snapshot. It is called now, or while a loop inside this one offers its
+                snapshot, and at no other time. It therefore has to hold a copy of all that such
+                loops change, above all the states of the generators. What it makes is valid until
+                this loop offers another snapshot or discards it.
         """
 
-    def leave(self, part: str) -> None:
+    def discard(self, part: str) -> None:
         """Say that this loop has ended."""
 
 
-NOTHING = Keeper()
+NO_CHECKPOINTS = Checkpointer()
 
 
 class Flat:
@@ -143,16 +145,16 @@ def runs_of(runs: Sequence[Any]) -> Snapshot:
     return Snapshot(tensors, {"runs": values})
 
 
-def with_runs(kind: type[Run], place: Snapshot, device: torch.device) -> list[Run]:
+def with_runs(kind: type[Run], snapshot: Snapshot, device: torch.device) -> list[Run]:
     """The runs that `runs_of` was given, with their draws on `device`."""
     found = []
-    for i, values in enumerate(place.values["runs"]):
+    for i, values in enumerate(snapshot.values["runs"]):
         # Copies, since a run adds to its lists, and the snapshot has to stay as it is.
         plain = {k: list(v) if isinstance(v, list) else v for k, v in values.items()}
         prefix = f"run.{i}."
         parts: dict[str, Any] = {
             name.removeprefix(prefix): tensor
-            for name, tensor in place.tensors.items()
+            for name, tensor in snapshot.tensors.items()
             if name.startswith(prefix)
         }
         if "draws" in parts:
@@ -162,10 +164,10 @@ def with_runs(kind: type[Run], place: Snapshot, device: torch.device) -> list[Ru
     return found
 
 
-def place_of(
+def snapshot_of(
     state: Any, runs: Sequence[Any], generators: Tensor | Sequence[torch.Generator]
 ) -> Snapshot:
-    """The place of a loop that has a state, runs and noise.
+    """The snapshot of a loop that has a state, runs and noise.
 
     Args:
         state: a NamedTuple of tensors.

@@ -23,11 +23,11 @@ from sbmc.samplers.contract import Sampler
 from sbmc.storage.digests import digest
 from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import checked_data
-from sbmc.tuning.bench import Bench
 from sbmc.tuning.folds import make_folds, subset
 from sbmc.tuning.grid import s_grid, v_grid
-from sbmc.tuning.ledger import Ledger
 from sbmc.tuning.result import Tuning
+from sbmc.tuning.runner import TuningRunner
+from sbmc.tuning.saved_cells import SavedCells
 
 # How often a grid of v is extended at most: four half decades.
 EXTENSIONS = 4
@@ -164,7 +164,7 @@ def tune(
         "data": whole,
     }
     beginning = Tuning(settings, int(seed), variances, scales, data=dict(about or {}))
-    ledger = Ledger(None if folder is None else Path(folder), beginning)
+    saved_cells = SavedCells(None if folder is None else Path(folder), beginning)
     options = {
         **(fit_options or {}),
         "likelihood": likelihood,
@@ -175,8 +175,8 @@ def tune(
         "seed": int(seed),
         "progress": False,
     }
-    bench = Bench(model, space, family, checked, parts, how, options, ledger, progress)
-    return bench.search(variances, scales, int(extensions))
+    runner = TuningRunner(model, space, family, checked, parts, how, options, saved_cells, progress)
+    return runner.search(variances, scales, int(extensions))
 
 
 def _describe_options(options: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.islands.checkpoints import FileKeeper, Stopped
+from sbmc.islands.checkpoints import FileCheckpointer, Stopped
 from sbmc.islands.executors import InProcess
 
 # Three particles are few.
@@ -53,20 +53,20 @@ def same(one, other):
 
 
 class StopAt:
-    """Stops a run at its k-th place, with the place written, as Ctrl-C would."""
+    """Stops a run at its k-th snapshot, with the snapshot written, as Ctrl-C would."""
 
     def __init__(self, monkeypatch):
         self.left = None
-        offer = FileKeeper.offer
+        offer_snapshot = FileCheckpointer.offer_snapshot
 
-        def counted(keeper, part, make):
-            offer(keeper, part, make)
+        def counted(checkpointer, part, make):
+            offer_snapshot(checkpointer, part, make)
             if self.left is not None:
                 self.left -= 1
                 if self.left < 0:
                     raise Stopped("on purpose")
 
-        monkeypatch.setattr(FileKeeper, "offer", counted)
+        monkeypatch.setattr(FileCheckpointer, "offer_snapshot", counted)
 
 
 @pytest.mark.parametrize("name", list(SAMPLERS))
@@ -75,8 +75,8 @@ def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path, monkeypatch, name, f
     options = {"sampler": SAMPLERS[name], "executor": InProcess(fold=fold)}
     expected = run(**options)
     stops = StopAt(monkeypatch)
-    for places in (0, 1, 2):
-        stops.left = places
+    for snapshots in (0, 1, 2):
+        stops.left = snapshots
         with pytest.raises(KeyboardInterrupt):
             run(at(tmp_path), **options)
     stops.left = None
@@ -142,7 +142,7 @@ def other_data():
         ({"seed": 4}, "seed is 0 there and 4 here"),
         ({"particles": 4}, "particles is 3 there and 4 here"),
         ({"sampler": sbmc.HMC(steps=9, trajectory=1.0)}, "steps is 8 there and 9 here"),
-        ({"prior_variance": 2.0}, "prior_variance is 1.0 there and 2.0 here"),
+        ({"prior_variance": 2.0}, "prior_variance is 'auto' there and 2.0 here"),
         ({"dtype": torch.float64}, "dtype"),
         ({"start": "prior"}, "start"),
         ({"path": "loop"}, "path is '?fused'? there and '?loop'? here"),

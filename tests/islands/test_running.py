@@ -45,13 +45,13 @@ class Scripted(Executor):
     ran: Counter = field(default_factory=Counter)
     most: list[int] = field(default_factory=list)
 
-    def open(self, work, site, tell):
-        return _Scripted(self, work, site, tell)
+    def open(self, work, checkpoint_files, tell):
+        return _Scripted(self, work, checkpoint_files, tell)
 
 
 class _Scripted(Session):
-    def __init__(self, settings, work, site, tell) -> None:
-        self.settings, self.arguments = settings, (site, tell)
+    def __init__(self, settings, work, checkpoint_files, tell) -> None:
+        self.settings, self.arguments = settings, (checkpoint_files, tell)
         self.work, self.queue, self.window = work, deque(), settings.size
         self.script = {batch: list(ends) for batch, ends in settings.script.items()}
 
@@ -227,7 +227,7 @@ def test_finished_islands_are_not_run_again(work, undisturbed):
 
 def test_nothing_left_to_do_opens_no_executor(work, undisturbed):
     class Forbidden(Executor):
-        def open(self, work, site, tell):
+        def open(self, work, checkpoint_files, tell):
             raise AssertionError("opened")
 
     finished = dict(enumerate(undisturbed))
@@ -243,8 +243,8 @@ def test_a_result_that_was_kept_before_its_worker_died_is_taken(work, undisturbe
             return [lost(done.batch)]
 
     class Late(Scripted):
-        def open(self, work, site, tell):
-            return LateDeath(self, work, site, tell)
+        def open(self, work, checkpoint_files, tell):
+            return LateDeath(self, work, checkpoint_files, tell)
 
     executor = Late()
     assert same_bits(drive(work, executor, checkpoint=checkpoint), undisturbed)
@@ -255,8 +255,8 @@ def test_a_fold_that_was_killed_while_its_islands_were_written_is_ended_as_a_fol
     fold = (0, 1, 2)
     whole = drive(work, InProcess(), [fold])
     checkpoint = open_checkpoint(tmp_path, [fold])
-    checkpoint.site().keeper(fold).begin()
-    checkpoint.site().keep(whole[:1])
+    checkpoint.checkpoint_files().checkpointer(fold).begin()
+    checkpoint.checkpoint_files().keep(whole[:1])
     executor = Scripted()
     islands = drive(work, executor, [fold], checkpoint=checkpoint, finished=checkpoint.finished())
     assert executor.ran == {fold: 1}
@@ -265,7 +265,7 @@ def test_a_fold_that_was_killed_while_its_islands_were_written_is_ended_as_a_fol
 
 def test_what_is_left_of_a_fold_that_was_broken_up_is_run_alone(work, undisturbed, tmp_path):
     checkpoint = open_checkpoint(tmp_path, [(0, 1, 2)])
-    checkpoint.site().keep(undisturbed[:1])
+    checkpoint.checkpoint_files().keep(undisturbed[:1])
     executor = Scripted()
     finished = checkpoint.finished()
     islands = drive(work, executor, [(0, 1, 2)], checkpoint=checkpoint, finished=finished)
@@ -280,7 +280,7 @@ def test_bad_retries_are_refused(work, retries):
 
 
 @pytest.mark.parametrize("name", list(SAMPLERS))
-def test_an_island_that_raises_goes_on_from_its_place_with_the_same_bits(tmp_path, name):
+def test_an_island_that_raises_goes_on_from_its_snapshot_with_the_same_bits(tmp_path, name):
     plain = make_work(SAMPLERS[name], Raising(str(tmp_path), RuntimeError, times=0))
     expected = run_batches(plain, alone(2), executor=InProcess(fold=1), progress=False)
     disturbed = make_work(SAMPLERS[name], Raising(str(tmp_path), RuntimeError, at=30, times=2))

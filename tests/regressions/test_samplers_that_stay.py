@@ -46,15 +46,17 @@ class TestAcceptanceOfEachParticle:
         assert run.particle_acceptance[3] < 0.01
 
     def test_is_kept_in_snapshots(self):
-        def through(keeper):
+        def through(checkpointer):
             start = torch.zeros(8, 2, dtype=torch.float64)
             settings = HMC(steps=10, step_size=0.3)
-            return settings.run(skewed(), island_noise(4, islands=2), start, keeper=keeper)
+            return settings.run(
+                skewed(), island_noise(4, islands=2), start, checkpointer=checkpointer
+            )
 
-        keeper = Interrupting()
-        undisturbed = through(keeper)
-        assert len(keeper.offers) == 11
-        for offer in keeper.offers:
+        checkpointer = Interrupting()
+        undisturbed = through(checkpointer)
+        assert len(checkpointer.offers) == 11
+        for offer in checkpointer.offers:
             for run, other in zip(undisturbed, through(Interrupting(offer)), strict=True):
                 assert torch.equal(run.accepted_sum, other.accepted_sum)
                 assert torch.equal(run.launched, other.launched)
@@ -63,13 +65,15 @@ class TestAcceptanceOfEachParticle:
     def test_goes_on_from_snapshots_that_had_none(self):
         """What was not counted then is not counted now; the rest of the steps are."""
 
-        def through(keeper):
+        def through(checkpointer):
             start = torch.zeros(4, 2, dtype=torch.float64)
-            return HMC(steps=10, step_size=0.3).run(skewed(), island_noise(4), start, keeper=keeper)
+            return HMC(steps=10, step_size=0.3).run(
+                skewed(), island_noise(4), start, checkpointer=checkpointer
+            )
 
-        keeper = Interrupting()
-        (undisturbed,) = through(keeper)
-        text, tensors = keeper.offers[8]["chains"]
+        checkpointer = Interrupting()
+        (undisturbed,) = through(checkpointer)
+        text, tensors = checkpointer.offers[8]["chains"]
         values = json.loads(text)
         names = ("accepted_sum", "launched", "launch_counts", "launch_shrinks", "sampling_steps")
         for name in names:
@@ -170,30 +174,32 @@ class TestLaunchParticleByParticle:
     def test_goes_on_from_snapshots_in_the_middle_of_it(self):
         """Resumed is undisturbed, wherever some particles are launched and others are not."""
 
-        def through(keeper):
+        def through(checkpointer):
             rng = island_noise(20, seed=3, islands=2)
             start = rng.normal(2, torch.float64)
             target = AnalyticTarget(steep_log_likelihood)
-            return HMC(steps=10, launch=2).run(target, rng, start, keeper=keeper)
+            return HMC(steps=10, launch=2).run(target, rng, start, checkpointer=checkpointer)
 
-        keeper = Interrupting()
-        undisturbed = through(keeper)
-        places = [offer["chains"][1]["run.0.launched"] for offer in keeper.offers]
+        checkpointer = Interrupting()
+        undisturbed = through(checkpointer)
+        places = [offer["chains"][1]["run.0.launched"] for offer in checkpointer.offers]
         assert any(place.any() and not place.all() for place in places)
-        for offer in keeper.offers:
+        for offer in checkpointer.offers:
             for run, other in zip(undisturbed, through(Interrupting(offer)), strict=True):
                 assert torch.equal(run.draws[0], other.draws[0])
                 for name in ("accepted_sum", "launched", "launch_counts", "launch_shrinks"):
                     assert torch.equal(getattr(run, name), getattr(other, name))
 
     def test_goes_on_from_snapshots_of_islands_that_were_launched_whole(self):
-        def through(keeper):
+        def through(checkpointer):
             start = torch.zeros(3, 3, dtype=torch.float64)
-            return HMC(steps=8).run(skewed(), island_noise(3, seed=4), start, keeper=keeper)
+            return HMC(steps=8).run(
+                skewed(), island_noise(3, seed=4), start, checkpointer=checkpointer
+            )
 
-        keeper = Interrupting()
-        (undisturbed,) = through(keeper)
-        for offer in keeper.offers:
+        checkpointer = Interrupting()
+        (undisturbed,) = through(checkpointer)
+        for offer in checkpointer.offers:
             text, tensors = offer["chains"]
             values = json.loads(text)
             for name in ("launched", "launch_counts", "launch_shrinks"):

@@ -13,7 +13,7 @@ from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.remedies import call_of, longer_run
 from sbmc.samplers.sg_chains import PassesRun
-from sbmc.samplers.snapshot import NOTHING
+from sbmc.samplers.snapshot import NO_CHECKPOINTS
 
 
 class State(NamedTuple):
@@ -57,7 +57,7 @@ class Midpoint(Sampler):
             f"Let the diffusion run longer: {call_of(cls, settings, longer_run(settings, 0))}.",
         )
 
-    def run(self, target, rng, start, report=None, keeper=NOTHING) -> list[Any]:
+    def run(self, target, rng, start, report=None, checkpointer=NO_CHECKPOINTS) -> list[Any]:
         runs = [PassesRun(self.step_size) for _ in rng.generators]
         state = State(start.clone())
         for number in range(1, self.steps + 1):

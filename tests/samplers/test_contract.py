@@ -29,7 +29,7 @@ import sbmc
 from sbmc import BadInput
 from sbmc.likelihoods import Gaussian
 from sbmc.samplers.contract import Sampler
-from sbmc.samplers.snapshot import NOTHING
+from sbmc.samplers.snapshot import NO_CHECKPOINTS
 
 PARTICLES, ISLANDS = 4, 3
 
@@ -105,7 +105,7 @@ class TestDiscovery:
         code = (
             "from sbmc.samplers.contract import Sampler\n"
             "class Fresh(Sampler):\n"
-            "    def run(self, target, rng, start, report=None, keeper=None):\n"
+            "    def run(self, target, rng, start, report=None, checkpointer=None):\n"
             "        return []\n"
         )
         (tmp_path / "fresh.py").write_text(code)
@@ -249,9 +249,9 @@ class TestPlantedBugs:
     def broken(harm):
         @dataclasses.dataclass(frozen=True, kw_only=True)
         class Broken(sbmc.MALA):
-            def run(self, target, rng, start, report=None, keeper=NOTHING):
+            def run(self, target, rng, start, report=None, checkpointer=NO_CHECKPOINTS):
                 harm(target, start)
-                return super().run(target, rng, start, report, keeper)
+                return super().run(target, rng, start, report, checkpointer)
 
         assert issubclass(Broken, Sampler)
         return Broken(steps=2)

@@ -1,4 +1,4 @@
-"""A run that is stopped where it offers its place goes on from there to the same bits.
+"""A run that is stopped where it offers its snapshot goes on from there to the same bits.
 
 Every class that is found in `sbmc.samplers` is tested, and then what only some of them have.
 """
@@ -22,7 +22,7 @@ from sbmc.samplers.chain_settings import ChainSettings
 from sbmc.samplers.chains import run_chains
 from sbmc.samplers.smc import driver
 from sbmc.samplers.smc.pilot import learn
-from sbmc.samplers.snapshot import NOTHING, Flat
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Flat
 
 PARTICLES, ISLANDS, DIM = 4, 3, 3
 
@@ -52,10 +52,10 @@ def begin(settings, islands, broken):
 
 
 def case(settings, target=engine, islands=ISLANDS, broken=None):
-    def run(now, keeper):
+    def run(now, checkpointer):
         rng, start = begin(settings, islands, broken)
         start = start.float() if target is single else start
-        runs = settings.run(now, rng, start, keeper=keeper)
+        runs = settings.run(now, rng, start, checkpointer=checkpointer)
         states = torch.stack([g.get_state() for g in rng.generators])
         return [*runs, states]  # whoever draws after the run gets the same
 
@@ -71,17 +71,17 @@ def some(count, most):
 
 def check(it, most=4):
     """Stopped anywhere, once or twice, a run is the undisturbed one, and costs no more."""
-    whole, keeper = it.through(), Interrupting()
-    assert it.through(keeper) == whole
-    count = len(keeper.offers)
+    whole, checkpointer = it.through(), Interrupting()
+    assert it.through(checkpointer) == whole
+    count = len(checkpointer.offers)
     for stop in some(count, most):
         # What stands in a file is all that a run can go on from: how it was stopped is no matter.
-        assert it.through(Interrupting(keeper.offers[stop - 1])).facts == whole.facts, stop
+        assert it.through(Interrupting(checkpointer.offers[stop - 1])).facts == whole.facts, stop
     # By an error, once and twice; a run and its continuation share the evaluations.
     assert it.stopped((count + 1) // 2) == whole
     if count > 1:
         assert it.stopped(1, count - 1) == whole
-    return [tuple(file) for file in keeper.offers]
+    return [tuple(file) for file in checkpointer.offers]
 
 
 @every_run
@@ -158,10 +158,10 @@ class TestPasses:
 
     def test_the_order_is_kept_only_for_the_way_back(self):
         for stop in (1, 2):
-            keeper = Interrupting(stop=stop)
+            checkpointer = Interrupting(stop=stop)
             with pytest.raises(Interrupted):
-                case(PASSES["pairs"]).run(engine(), keeper)
-            assert ("order" in keeper.file["passes"][1]) == (stop == 1)
+                case(PASSES["pairs"]).run(engine(), checkpointer)
+            assert ("order" in checkpointer.file["passes"][1]) == (stop == 1)
 
 
 # Islands that find their temperatures themselves come to their ends one after another.
@@ -214,9 +214,9 @@ class TestPopulations:
     def test_the_pilot(self):
         settings = SMC(mutations=3, pilot=True)
 
-        def run(target, keeper):
+        def run(target, checkpointer):
             rng, start = begin(settings, 1, None)
-            return list(learn(settings, target, rng, start, keeper))
+            return list(learn(settings, target, rng, start, checkpointer))
 
         offers = check(Case(steep, run), most=3)
         assert ("smc", "mutation") in offers
@@ -228,11 +228,11 @@ class TestNUTS:
         monkeypatch.setattr(nuts, "MOST_CHAINS", 5)
         settings = NUTS(warmup_draws=12, draws=2, thinning=2, max_depth=3)
         it = case(settings, broken=1)
-        whole, keeper = it.through(), Interrupting()
-        assert it.through(keeper) == whole
-        assert [tuple(file) for file in keeper.offers] == [("nuts",)] * 3
+        whole, checkpointer = it.through(), Interrupting()
+        assert it.through(checkpointer) == whole
+        assert [tuple(file) for file in checkpointer.offers] == [("nuts",)] * 3
         assert it.stopped(1) == whole
-        assert it.through(Interrupting(keeper.offers[1])).facts == whole.facts
+        assert it.through(Interrupting(checkpointer.offers[1])).facts == whole.facts
         assert [run["outcome"] for run in whole.facts[:3]] == [
             "'completed'",
             "'failed'",
@@ -242,15 +242,15 @@ class TestNUTS:
 
 class TestNothing:
     def test_asks_for_nothing(self):
-        """Without a keeper no snapshot is made."""
+        """Without a checkpointer no snapshot is made."""
 
         def refuse(*args):
             raise AssertionError
 
-        assert not NOTHING.has("chains")
-        assert NOTHING.recall("chains") is None
-        NOTHING.offer("chains", refuse)
-        NOTHING.leave("chains")
+        assert not NO_CHECKPOINTS.has("chains")
+        assert NO_CHECKPOINTS.restore("chains") is None
+        NO_CHECKPOINTS.offer_snapshot("chains", refuse)
+        NO_CHECKPOINTS.discard("chains")
 
     def test_a_flat_target_costs_nothing_and_has_the_rest_of_a_target(self):
         target = engine()
@@ -344,7 +344,7 @@ class TestPlantedBugs:
         assert it.stopped(2, change=change) != it.through()
 
     def test_generators_that_are_looked_at_too_late(self, monkeypatch):
-        """Written while the moves draw noise, a temperature's place has the noise before them."""
+        """A temperature's snapshot that is written during the moves has the noise before them."""
         it = case(SCHEDULED["multinomial"], steep)
         whole = it.through()
         assert it.stopped(2) == whole
@@ -355,7 +355,7 @@ class TestPlantedBugs:
     def test_a_step_that_remembers_more_than_its_state(self):
         @dataclasses.dataclass(frozen=True, kw_only=True)
         class Secretive(ChainSettings):
-            def run(self, target, rng, start, report=None, keeper=NOTHING):
+            def run(self, target, rng, start, report=None, checkpointer=NO_CHECKPOINTS):
                 made = 0
 
                 def init(position, target):
@@ -366,7 +366,9 @@ class TestPlantedBugs:
                     made += 1
                     return MALA.step_function(rng, state, target, step_size=step_size / made)
 
-                return run_chains(self.limited(), init, step, target, rng, start, report, keeper)
+                return run_chains(
+                    self.limited(), init, step, target, rng, start, report, checkpointer
+                )
 
         it = case(Secretive(steps=4, step_size=0.3))
         assert it.stopped(1) == it.through()

@@ -9,10 +9,10 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.tuning import Cell, Tuning, bench, read_tuning, tune, within_error
+from sbmc.tuning import Cell, Tuning, read_tuning, runner, tune, within_error
 from sbmc.tuning.folds import make_folds
-from sbmc.tuning.ledger import Ledger
 from sbmc.tuning.result import Point, best
+from sbmc.tuning.saved_cells import SavedCells
 
 QUICK = {
     "sampler": sbmc.HMC(steps=4, leapfrog=1),
@@ -105,7 +105,7 @@ def test_a_stopped_tuning_goes_on_with_the_same_scores(tmp_path, monkeypatch):
         )  # fmt: skip
 
     whole = run(tmp_path / "whole")
-    real, calls = bench.fit, []
+    real, calls = runner.fit, []
 
     def stopping(*arguments, **options):
         calls.append(options["s"])
@@ -113,23 +113,23 @@ def test_a_stopped_tuning_goes_on_with_the_same_scores(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    monkeypatch.setattr(bench, "fit", stopping)
+    monkeypatch.setattr(runner, "fit", stopping)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "cut")
     part = read_tuning(tmp_path / "cut" / "tuning.json")
     assert not part.complete
     assert len(part.cells) == 6 + 3 + 2
-    monkeypatch.setattr(bench, "fit", real)
-    monkeypatch.setattr(bench, "train_jobs", lambda *a: pytest.fail("nothing is to be trained"))
+    monkeypatch.setattr(runner, "fit", real)
+    monkeypatch.setattr(runner, "train_jobs", lambda *a: pytest.fail("nothing is to be trained"))
     resumed = run(tmp_path / "cut")
     scores = {cell.key: cell.scores for cell in whole.cells}
     assert {cell.key: cell.scores for cell in resumed.cells} == scores
     assert read_tuning(tmp_path / "cut" / "tuning.json") == resumed
 
     # A second call computes nothing; one with more values of s adds them alone.
-    monkeypatch.setattr(bench, "fit", lambda *a, **k: pytest.fail("nothing is to be sampled"))
+    monkeypatch.setattr(runner, "fit", lambda *a, **k: pytest.fail("nothing is to be sampled"))
     assert {cell.key: cell.scores for cell in run(tmp_path / "cut").cells} == scores
-    monkeypatch.setattr(bench, "fit", real)
+    monkeypatch.setattr(runner, "fit", real)
     more = tune(
         nn.Linear(12, 2), logistic(1.0), v=[0.1, 1.0], s=[0.5], extensions=0,
         folder=tmp_path / "cut", **QUICK,
@@ -159,7 +159,7 @@ def test_networks_that_are_gone_are_trained_again(tmp_path):
 
 def test_two_processes_on_one_folder_keep_each_others_scores(tmp_path):
     beginning = Tuning({"folds": 2}, 0, (0.1,), (0.1,))
-    first, second = Ledger(tmp_path, beginning), Ledger(tmp_path, beginning)
+    first, second = SavedCells(tmp_path, beginning), SavedCells(tmp_path, beginning)
     first.add(Cell(0.1, None, 0, {"nll": 1.0}, 1.0, 1.0))
     second.add(Cell(0.1, None, 1, {"nll": 2.0}, 1.0, 1.0))
     first.add(Cell(0.1, 0.1, 0, {"nll": 3.0}, 1.0, 1.0))
@@ -193,7 +193,7 @@ def test_examples_are_a_subset():
     ],
 )
 def test_refuses_before_any_computing(changes, words, monkeypatch):
-    monkeypatch.setattr(bench, "train_jobs", lambda *a: pytest.fail("it began to train"))
+    monkeypatch.setattr(runner, "train_jobs", lambda *a: pytest.fail("it began to train"))
     with pytest.raises(BadInput) as refusal:
         tune(nn.Linear(12, 2), logistic(1.0), **{**QUICK, **changes})
     assert words in str(refusal.value)

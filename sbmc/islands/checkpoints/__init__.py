@@ -8,8 +8,14 @@
 Every file is written under another name first and then renamed, so that it is whole or not there.
 """
 
-from sbmc.islands.checkpoints.checkpoint import Checkpoint, Plan, Site, copy_islands, kept_manifest
-from sbmc.islands.checkpoints.keeper import FileKeeper, Stopped
+from sbmc.islands.checkpoints.checkpoint import (
+    Checkpoint,
+    CheckpointFiles,
+    Plan,
+    copy_islands,
+    kept_manifest,
+)
+from sbmc.islands.checkpoints.checkpointer import FileCheckpointer, Stopped
 from sbmc.islands.checkpoints.lock import locked, locked_checkpoint, refuse_if_locked
 from sbmc.islands.checkpoints.manifest import differences
 from sbmc.islands.checkpoints.options import CheckpointAt, as_checkpoint
@@ -20,9 +26,9 @@ __all__ = [
     "Checkpoint",
     "CheckpointAt",
     "CheckpointError",
-    "FileKeeper",
+    "CheckpointFiles",
+    "FileCheckpointer",
     "Plan",
-    "Site",
     "Stopped",
     "as_checkpoint",
     "copy_islands",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sbmc.checks import BadInput, Phrase, require
-from sbmc.islands.checkpoints.keeper import FileKeeper
+from sbmc.islands.checkpoints.checkpointer import FileCheckpointer
 from sbmc.islands.checkpoints.manifest import NAME, Manifest, differences
 from sbmc.islands.checkpoints.options import CheckpointAt
 from sbmc.islands.checkpoints.results import (
@@ -29,7 +29,7 @@ _MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
-class Site:
+class CheckpointFiles:
     """What a worker needs of a checkpoint; it can be sent to other processes.
 
     Attributes:
@@ -40,14 +40,16 @@ class Site:
     store: Store
     every: float
 
-    def keeper(self, batch: Sequence[int], stop: Callable[[], bool] | None = None) -> FileKeeper:
-        """The keeper of a batch's state, which holds what an earlier attempt has written.
+    def checkpointer(
+        self, batch: Sequence[int], stop: Callable[[], bool] | None = None
+    ) -> FileCheckpointer:
+        """The checkpointer of a batch's state, which holds what an earlier attempt has written.
 
         Args:
             batch: the numbers of its islands. A fold and its first island run alone have two files.
-            stop: asked at every place whether the run is to stop; see `FileKeeper`.
+            stop: asked at every snapshot whether the run is to stop; see `FileCheckpointer`.
         """
-        return FileKeeper(self.store, batch_name(batch), self.every, stop=stop)
+        return FileCheckpointer(self.store, batch_name(batch), self.every, stop=stop)
 
     def keep(self, islands: Sequence[Island]) -> None:
         """Write the results of a batch; what had ended for good before is left as it is.
@@ -83,7 +85,7 @@ class Checkpoint:
     @classmethod
     def open(
         cls,
-        place: CheckpointAt,
+        location: CheckpointAt,
         identity: dict[str, Any],
         islands: Sequence[int],
         plan: Plan,
@@ -93,7 +95,7 @@ class Checkpoint:
         """Make a checkpoint, or go on with one of the same run.
 
         Args:
-            place: a folder or URL, and how often a batch's state is written.
+            location: a folder or URL, and how often a batch's state is written.
             identity: whatever decides the bits of an island, as plain values; not how many islands
                 there are, since a run can be extended.
             islands: numbers of the islands of this run.
@@ -107,7 +109,7 @@ class Checkpoint:
             BadInput: of another run; of more islands than this one; of another version; damaged;
                 no checkpoint at all; or it cannot be written to.
         """
-        store = open_store(place.path)
+        store = open_store(location.path)
         data = store.read(NAME)
         if data is None:
             others = store.names()
@@ -120,7 +122,7 @@ class Checkpoint:
             old = Manifest.from_json(data, store.where())
             _require_same(store.where(), old.identity, identity)
             manifest = _extended(store.where(), old, islands, plan)
-        checkpoint = cls(store, place.every, manifest)
+        checkpoint = cls(store, location.every, manifest)
         left = {index for batch in checkpoint.open_batches() for index in batch}
         if manifest is old and not left:
             # Nothing is to be written: a disk that is full, or can only be read, will do.
@@ -146,9 +148,9 @@ class Checkpoint:
         done = self.finished().keys()
         return [batch for batch in self.batches if not done >= set(batch)]
 
-    def site(self) -> Site:
+    def checkpoint_files(self) -> CheckpointFiles:
         """What the workers get."""
-        return Site(self.store, self.every)
+        return CheckpointFiles(self.store, self.every)
 
     def _tidy(self) -> None:
         """Remove the states of batches that have ended: the run was killed before it could."""
@@ -160,9 +162,9 @@ class Checkpoint:
                 self.store.remove(name)
 
 
-def kept_manifest(place: CheckpointAt) -> Manifest | None:
+def kept_manifest(location: CheckpointAt) -> Manifest | None:
     """What a checkpoint was begun with, if there is one; nothing is written."""
-    store = open_store(place.path)
+    store = open_store(location.path)
     data = store.read(NAME)
     return None if data is None else Manifest.from_json(data, store.where())
 

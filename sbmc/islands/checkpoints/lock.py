@@ -67,19 +67,19 @@ def locked(folder: str | os.PathLike[str], argument: str = ARGUMENT) -> Iterator
 
 
 @contextlib.contextmanager
-def locked_checkpoint(place: CheckpointAt | None) -> Iterator[None]:
+def locked_checkpoint(location: CheckpointAt | None) -> Iterator[None]:
     """Have a checkpoint to oneself; nothing is done where there is none.
 
     A URL cannot be locked by any means that ends with the process. Two runs at one URL, of the same
     call, write files of the same bits, each of them whole.
 
     Args:
-        place: the checkpoint.
+        location: the checkpoint.
 
     Raises:
         BadInput: another process, or another thread of this one, has it.
     """
-    store = None if place is None else open_store(place.path)
+    store = None if location is None else open_store(location.path)
     if isinstance(store, LocalStore):
         with locked(store.folder):
             yield
@@ -89,16 +89,16 @@ def locked_checkpoint(place: CheckpointAt | None) -> Iterator[None]:
     yield
 
 
-def refuse_if_locked(place: CheckpointAt | None) -> None:
+def refuse_if_locked(location: CheckpointAt | None) -> None:
     """Refuse a checkpoint that a run is at, before anything is computed.
 
     Args:
-        place: the checkpoint, if there is to be one.
+        location: the checkpoint, if there is to be one.
 
     Raises:
         BadInput: another process, or another thread of this one, has it.
     """
-    store = None if place is None else open_store(place.path)
+    store = None if location is None else open_store(location.path)
     if isinstance(store, LocalStore) and os.path.exists(store.where(LOCK)):
         with locked(store.folder):
             pass

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from sbmc.islands.checkpoints import Site, Stopped, is_final
+from sbmc.islands.checkpoints import CheckpointFiles, Stopped, is_final
 from sbmc.islands.island import Island
 from sbmc.islands.work import Batch, progress_of
-from sbmc.samplers.snapshot import NOTHING
+from sbmc.samplers.snapshot import NO_CHECKPOINTS
 
 if TYPE_CHECKING:
     from sbmc.islands.work import Work
@@ -125,12 +125,12 @@ class Executor:
         """Threads that torch may use for a batch."""
         return torch.get_num_threads()
 
-    def open(self, work: Work, site: Site | None, tell: Tell) -> Session:
+    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
         """Set workers to work.
 
         Args:
             work: what they are to do; sent to each of them once.
-            site: where batches write down their places, if there is a checkpoint.
+            checkpoint_files: where batches write down their snapshots, if there is a checkpoint.
             tell: to be called in this process with the news.
 
         Returns:
@@ -152,7 +152,7 @@ def available_cores() -> int:
 def run_in_worker(
     work: Work,
     batch: Batch,
-    site: Site | None,
+    checkpoint_files: CheckpointFiles | None,
     tell: Tell,
     stop: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
@@ -162,7 +162,7 @@ def run_in_worker(
     Args:
         work: what to do.
         batch: numbers of the islands.
-        site: where places and results are kept; None keeps nothing.
+        checkpoint_files: where snapshots and results are kept; None keeps nothing.
         tell: hears of progress, at most twice a second, and of the end.
         stop: whether to stop; asked often.
         clock: gives seconds.
@@ -172,7 +172,7 @@ def run_in_worker(
 
     Raises:
         Stopped: `stop` said so.
-        CheckpointError: a place or a result could not be written.
+        CheckpointError: a snapshot or a result could not be written.
         Exception: whatever the likelihood raises.
     """
     each, unit = work.measure()
@@ -181,8 +181,8 @@ def run_in_worker(
 
     def report(runs: list[Any]) -> None:
         nonlocal newest, last
-        # A keeper that writes stops by itself, at its next place.
-        if keeper is NOTHING and stop():
+        # A checkpointer that writes stops by itself, at its next snapshot.
+        if checkpointer is NO_CHECKPOINTS and stop():
             raise Stopped("stopped")
         newest = runs
         if clock() - last >= TELL_INTERVAL:
@@ -190,15 +190,17 @@ def run_in_worker(
             newest = []
             tell(batch, progress_of(runs, unit, each))
 
-    keeper = NOTHING if site is None else site.keeper(batch, stop)
-    if site is not None:
-        keeper.begin()  # type: ignore[attr-defined]
-    islands = work.run(batch, report, keeper)
+    checkpointer = (
+        NO_CHECKPOINTS if checkpoint_files is None else checkpoint_files.checkpointer(batch, stop)
+    )
+    if checkpoint_files is not None:
+        checkpointer.begin()  # type: ignore[attr-defined]
+    islands = work.run(batch, report, checkpointer)
     if newest:
         tell(batch, progress_of(newest, unit, each))
-    if site is not None:
-        site.keep(islands)
-        # An island alone that has failed may go on from its place when it is tried again.
+    if checkpoint_files is not None:
+        checkpoint_files.keep(islands)
+        # An island alone that has failed may go on from its snapshot when it is tried again.
         if len(batch) > 1 or is_final(islands[0].report):
-            keeper.finish()  # type: ignore[attr-defined]
+            checkpointer.finish()  # type: ignore[attr-defined]
     return islands

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from sbmc.checks import is_whole, require
-from sbmc.islands.checkpoints import Site, Stopped
+from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import GRACE, TELL_INTERVAL, Done, Executor, Session, Tell
 from sbmc.islands.executors.sending import as_done, attempt, digest_of, pack_work
 from sbmc.islands.work import Batch
@@ -73,10 +73,10 @@ class Futures(Executor):
             return torch.get_num_threads()
         return self.threads or 1
 
-    def open(self, work: Work, site: Site | None, tell: Tell) -> Session:
+    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
         """Pack the work."""
         window = 2 * self.workers if self.workers else _WINDOW
-        return _Session(self.executor, pack_work(work, site), window)
+        return _Session(self.executor, pack_work(work, checkpoint_files), window)
 
 
 class _Session(Session):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from sbmc.checks import is_whole, require
-from sbmc.islands.checkpoints import Site, Stopped
+from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import Done, Executor, Session, Tell, run_in_worker
 from sbmc.islands.work import Batch
 
@@ -52,14 +52,14 @@ class InProcess(Executor):
         """Threads that torch may use for a batch."""
         return torch.get_num_threads() if self.threads is None else self.threads
 
-    def open(self, work: Work, site: Site | None, tell: Tell) -> Session:
+    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
         """Nothing is to be started."""
-        return _Session(work, site, tell)
+        return _Session(work, checkpoint_files, tell)
 
 
 class _Session(Session):
-    def __init__(self, work: Work, site: Site | None, tell: Tell) -> None:
-        self._work, self._site, self._tell = work, site, tell
+    def __init__(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> None:
+        self._work, self._checkpoint_files, self._tell = work, checkpoint_files, tell
         self._waiting: deque[Batch] = deque()
         self._stopping = False
 
@@ -74,7 +74,7 @@ class _Session(Session):
             return [Done(batch, error=Stopped("stopped before it began"))]
         try:
             islands = run_in_worker(
-                self._work, batch, self._site, self._tell, lambda: self._stopping
+                self._work, batch, self._checkpoint_files, self._tell, lambda: self._stopping
             )
         # Ctrl-C itself passes.
         except (Exception, Stopped) as error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sbmc.checks import is_whole, require
-from sbmc.islands.checkpoints import Site, Stopped
+from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import (
     GRACE,
     Done,
@@ -84,10 +84,10 @@ class Processes(Executor):
         cores = available_cores()
         return self.threads or max(1, cores // (self.workers or cores))
 
-    def open(self, work: Work, site: Site | None, tell: Tell) -> Session:
+    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
         """Pack the work; workers are started as batches come."""
         threads = self.threads_each if work.threads is None else work.threads
-        payload = pack_work(work, site)
+        payload = pack_work(work, checkpoint_files)
         return _Session(payload, self.workers or available_cores(), threads, tell)
 
 

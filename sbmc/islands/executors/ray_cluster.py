@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sbmc.checks import BadInput, Phrase, is_number, is_whole, require
-from sbmc.islands.checkpoints import Site, Stopped
+from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import (
     GRACE,
     TELL_INTERVAL,
@@ -89,9 +89,9 @@ class Ray(Executor):
         """Threads that torch may use for a batch."""
         return max(1, int(self.cpus))
 
-    def open(self, work: Work, site: Site | None, tell: Tell) -> Session:
+    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
         """Join the cluster or start one, and put the work into its store."""
-        payload = pack_work(work, site)
+        payload = pack_work(work, checkpoint_files)
         _import_ray()
         started = self._connect()
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import cloudpickle
 
 from sbmc.checks import BadInput
-from sbmc.islands.checkpoints import Site, Stopped
+from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import Done, Tell, WorkerLost, run_in_worker
 from sbmc.islands.work import Batch
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 Payload = bytes | Callable[[], bytes]
 
 
-def pack_work(work: Work, site: Site | None) -> bytes:
+def pack_work(work: Work, checkpoint_files: CheckpointFiles | None) -> bytes:
     """Work as bytes. What was defined in a script, a notebook or a lambda is sent whole.
 
     Raises:
         BadInput: something in it cannot be pickled.
     """
     try:
-        packed = cloudpickle.dumps((work, site), protocol=pickle.HIGHEST_PROTOCOL)
+        packed = cloudpickle.dumps((work, checkpoint_files), protocol=pickle.HIGHEST_PROTOCOL)
         # Apart: other processes must look where this one did before they unpack the work.
         return pickle.dumps(([path or os.getcwd() for path in sys.path], packed))
     except Exception as error:
@@ -50,7 +50,7 @@ def digest_of(payload: bytes) -> str:
 class _Unpacked(NamedTuple):
     digest: str
     work: Work
-    site: Site | None
+    checkpoint_files: CheckpointFiles | None
     turn: contextlib.AbstractContextManager[Any]
 
 
@@ -74,13 +74,13 @@ def _unpack(payload: Payload, digest: str) -> _Unpacked:
                 paths, packed = pickle.loads(data)
                 # Last: what is found here already stays what it is.
                 sys.path += [path for path in paths if path not in sys.path]
-                work, site = pickle.loads(packed)
+                work, checkpoint_files = pickle.loads(packed)
             except Exception as error:
                 raise BadInput(
                     "`executor` must be one whose workers can import what the model, data and "
                     f"likelihood need, but got {type(error).__name__}: {error}"
                 ) from error
-            _newest = _Unpacked(digest, work, site, _turn(work))
+            _newest = _Unpacked(digest, work, checkpoint_files, _turn(work))
         return _newest
 
 
@@ -107,7 +107,7 @@ def attempt(
     try:
         own = _unpack(payload, digest)
         with own.turn:
-            islands = run_in_worker(own.work, batch, own.site, tell, stop)
+            islands = run_in_worker(own.work, batch, own.checkpoint_files, tell, stop)
         said: tuple[str, Any] = ("islands", islands)
     except Stopped as error:
         said = ("error", error)

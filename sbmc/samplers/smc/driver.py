@@ -32,13 +32,13 @@ from sbmc.samplers.smc.tempering import (
 )
 from sbmc.samplers.smc.waste_free import WasteFreeMutation
 from sbmc.samplers.snapshot import (
-    NOTHING,
+    NO_CHECKPOINTS,
+    Checkpointer,
     Flat,
-    Keeper,
     Snapshot,
     generator_states,
-    place_of,
     set_generators,
+    snapshot_of,
     with_fields,
     with_runs,
 )
@@ -56,7 +56,7 @@ def run_smc(
     rng: IslandNoise,
     start: Tensor,
     report: Report | None = None,
-    keeper: Keeper = NOTHING,
+    checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> list[SMCRun]:
     """Run a batch of islands from draws of the prior to temperature 1.
 
@@ -66,17 +66,20 @@ def run_smc(
         rng: the islands' noise.
         start: draws from the prior, whitened, `(islands * population, dim)`.
         report: called after every temperature with all runs.
-        keeper: is offered the place before every temperature, as "smc", and after every move, as
-            "mutation" on top of it. Going on, weights and ancestors are found once more.
+        checkpointer: is offered a snapshot named "smc" before every temperature, and one named
+            "mutation", on top of it, after every move. A run that continues from it computes
+            weights and ancestors again.
 
     Returns:
         One run per island; those that could not be finished say why, and do not stop the others.
     """
     kernel = settings.move
-    place = keeper.recall("smc")
-    state, runs = _begin(kernel, target, rng, start, place)
+    snapshot = checkpointer.restore("smc")
+    state, runs = _begin(kernel, target, rng, start, snapshot)
     increment, resample = _increment(settings), _resampling(settings, rng.particles)
-    searched = kernel.step_size is not None or settings.step_sizes is not None or place is not None
+    searched = (
+        kernel.step_size is not None or settings.step_sizes is not None or snapshot is not None
+    )
     _end_non_finite(runs, state)
     while going := [i for i, run in enumerate(runs) if run.outcome == "running"]:
         part = _take(state, going)
@@ -90,18 +93,18 @@ def run_smc(
         if not searched:
             _search_step_sizes(active, kernel, part, ahead[able], target, noise)
             searched = True
-        if place is None:
+        if snapshot is None:
             # It may be asked for while the moves draw noise: the generators as they are now.
             before = generator_states(rng.generators)
-            keeper.offer("smc", partial(place_of, state, runs, before))
-        # The place that a run goes on from stands already, with that of its moves on top.
-        place = None
+            checkpointer.offer_snapshot("smc", partial(snapshot_of, state, runs, before))
+        # The snapshot that a run goes on from stands already, with that of its moves on top.
+        snapshot = None
         part, info = tempered_step(
             noise,
             part,
             increment=increment,
             resample=resample,
-            move=_mutation(settings, target, active, keeper),
+            move=_mutation(settings, target, active, checkpointer),
         )
         state = _put(state, going, part)
         for k, run in enumerate(active):
@@ -110,20 +113,22 @@ def run_smc(
         _end_finished(runs, state)
         if report is not None:
             report(runs)
-    keeper.leave("smc")
+    checkpointer.discard("smc")
     return runs
 
 
 def _begin(
-    kernel: Kernel, target: Target, rng: IslandNoise, start: Tensor, place: Snapshot | None
+    kernel: Kernel, target: Target, rng: IslandNoise, start: Tensor, snapshot: Snapshot | None
 ) -> tuple[SMCState, list[SMCRun]]:
-    """State and runs at temperature 0, or as they were at `place`, and then the generators too."""
+    """State and runs at temperature 0, or those of `snapshot`; then the generators are set too."""
     islands = len(rng.generators)
-    if place is not None:
+    if snapshot is not None:
         flat: Any = Flat(target)
-        state = with_fields("state", first_state(kernel.begin(start, flat), islands), place.tensors)
-        set_generators(rng.generators, place.tensors["generators"])
-        return state, with_runs(SMCRun, place, start.device)
+        state = with_fields(
+            "state", first_state(kernel.begin(start, flat), islands), snapshot.tensors
+        )
+        set_generators(rng.generators, snapshot.tensors["generators"])
+        return state, with_runs(SMCRun, snapshot, start.device)
     state = first_state(kernel.begin(start, target), islands)
     runs = [SMCRun(step_size=float(kernel.step_size or FIRST_GUESS)) for _ in range(islands)]
     for run in runs:
@@ -144,14 +149,16 @@ def _resampling(settings: SMC, particles: int) -> Select:
     return select_below(scheme, settings.resample_below)
 
 
-def _mutation(settings: SMC, target: Target, runs: list[SMCRun], keeper: Keeper) -> Any:
+def _mutation(settings: SMC, target: Target, runs: list[SMCRun], checkpointer: Checkpointer) -> Any:
     sizes = [settings.step_size_at(run.steps, run.step_size) for run in runs]
     counts = [settings.mutations_at(run.steps) for run in runs]
     if settings.waste_free:
         # The ancestor is the first of a chain's M states.
         moves = [count - 1 for count in counts]
-        return WasteFreeMutation(Mutation(settings.move, target, sizes, moves, keeper=keeper))
-    return Mutation(settings.move, target, sizes, counts, settings.eta, keeper=keeper)
+        return WasteFreeMutation(
+            Mutation(settings.move, target, sizes, moves, checkpointer=checkpointer)
+        )
+    return Mutation(settings.move, target, sizes, counts, settings.eta, checkpointer=checkpointer)
 
 
 def _note(run: SMCRun, settings: SMC, state: SMCState, info: SMCInfo, k: int) -> None:

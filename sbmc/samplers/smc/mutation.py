@@ -12,8 +12,8 @@ from torch import Tensor
 from sbmc.samplers.kernel import Kernel
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.samplers.snapshot import (
-    NOTHING,
-    Keeper,
+    NO_CHECKPOINTS,
+    Checkpointer,
     Snapshot,
     fields_of,
     generator_states,
@@ -82,7 +82,7 @@ class Mutation:
             more than this fraction (the paper's appendix). Distances are in whitened units.
         kept: a list that gets a copy of every state, the first included: what a waste-free sampler
             is made of.
-        keeper: is offered the place after every move, as "mutation".
+        checkpointer: is offered the snapshot after every move, as "mutation".
     """
 
     kernel: Kernel
@@ -91,7 +91,7 @@ class Mutation:
     mutations: list[int]
     eta: float | None = None
     kept: list[Any] | None = None
-    keeper: Keeper = NOTHING
+    checkpointer: Checkpointer = NO_CHECKPOINTS
 
     def __call__(
         self, rng: IslandNoise, state: Any, temperature: Tensor
@@ -101,11 +101,11 @@ class Mutation:
         start = state.position
         state = type(state)(*(part.clone() for part in state))
         tally = Tally.of(islands, particles)
-        place = self.keeper.recall("mutation")
-        if place is None:
+        snapshot = self.checkpointer.restore("mutation")
+        if snapshot is None:
             self._keep(state)
         else:
-            state, tally = self._go_on(place, rng, state, tally)
+            state, tally = self._go_on(snapshot, rng, state, tally)
         while going := [
             i for i in range(islands) if tally.made[i] < self.mutations[i] and not tally.settled[i]
         ]:
@@ -134,15 +134,15 @@ class Mutation:
                 tally.settled[i] = self._settled(tally.distance[i], distances[k])
                 tally.distance[i] = distances[k]
             self._keep(state)
-            self.keeper.offer("mutation", partial(self._place, rng, state, tally))
-        self.keeper.leave("mutation")
+            self.checkpointer.offer_snapshot("mutation", partial(self._snapshot, rng, state, tally))
+        self.checkpointer.discard("mutation")
         return state, tally.info(), 1
 
     def _keep(self, state: Any) -> None:
         if self.kept is not None:
             self.kept.append(type(state)(*(part.clone() for part in state)))
 
-    def _place(self, rng: IslandNoise, state: Any, tally: Tally) -> Snapshot:
+    def _snapshot(self, rng: IslandNoise, state: Any, tally: Tally) -> Snapshot:
         tensors = fields_of("state", state)
         if self.kept:
             together = [torch.stack(parts) for parts in zip(*self.kept, strict=True)]
@@ -151,16 +151,16 @@ class Mutation:
         return Snapshot(tensors, asdict(tally))
 
     def _go_on(
-        self, place: Snapshot, rng: IslandNoise, state: Any, tally: Tally
+        self, snapshot: Snapshot, rng: IslandNoise, state: Any, tally: Tally
     ) -> tuple[Any, Tally]:
         """The moves as they were; `state` and `tally` tell only of what kind they are."""
         if self.kept is not None:
-            together = with_fields("kept", state, place.tensors)
+            together = with_fields("kept", state, snapshot.tensors)
             self.kept[:] = [type(state)(*parts) for parts in zip(*together, strict=True)]
-        set_generators(rng.generators, place.tensors["generators"])
+        set_generators(rng.generators, snapshot.tensors["generators"])
         # A snapshot of an earlier version does not count by particle.
-        tally = replace(tally, **{name: list(values) for name, values in place.values.items()})
-        return with_fields("state", state, place.tensors), tally
+        tally = replace(tally, **{name: list(values) for name, values in snapshot.values.items()})
+        return with_fields("state", state, snapshot.tensors), tally
 
     def _settled(self, before: float | None, now: float) -> bool:
         # With no movement at all the rule says nothing: the particles have yet to leave.

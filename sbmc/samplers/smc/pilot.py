@@ -13,7 +13,7 @@ from torch import Tensor
 from sbmc.checks import is_number, is_whole
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.smc.diagnostics import SMCRun
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def learn(
     target: Target,
     rng: IslandNoise,
     start: Tensor,
-    keeper: Keeper = NOTHING,
+    checkpointer: Checkpointer = NO_CHECKPOINTS,
 ) -> tuple[SMC, SMCRun]:
     """Run one island and freeze its temperatures, step sizes and numbers of mutations.
 
@@ -40,7 +40,7 @@ def learn(
         target: log likelihood, and gradient where the moves want it.
         rng: noise of one island, used for nothing else.
         start: draws from the prior, whitened, `(population, dim)`.
-        keeper: is offered the places of the pilot's run, and of nothing else.
+        checkpointer: is offered the snapshots of the pilot's run, and of nothing else.
 
     Returns:
         Settings in which nothing adapts, and the pilot's run.
@@ -48,7 +48,7 @@ def learn(
     Raises:
         RuntimeError: the pilot did not reach temperature 1.
     """
-    (run,) = replace(settings, pilot=False).run(target, rng, start, keeper=keeper)
+    (run,) = replace(settings, pilot=False).run(target, rng, start, checkpointer=checkpointer)
     if run.outcome != "completed":
         raise RuntimeError(f"the pilot run of SMC ended as {run.outcome}: {run.message}.")
     column = {name: tuple(each[name] for each in run.temperatures) for name in run.temperatures[0]}

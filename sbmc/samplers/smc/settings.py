@@ -21,7 +21,7 @@ from sbmc.samplers.smc.driver import run_smc
 from sbmc.samplers.smc.increments import AdaptiveIncrement, check_temperatures
 from sbmc.samplers.smc.pilot import check_learned, learn
 from sbmc.samplers.smc.resampling import RESAMPLING
-from sbmc.samplers.snapshot import NOTHING, Keeper
+from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class SMC(Sampler):
         rng: IslandNoise,
         start: Tensor,
         report: Any = None,
-        keeper: Keeper = NOTHING,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[SMCRun]:
         """Run a batch of islands from `start` `(islands * population, dim)`, draws of the prior."""
-        return run_smc(self, target, rng, start, report, keeper)
+        return run_smc(self, target, rng, start, report, checkpointer)

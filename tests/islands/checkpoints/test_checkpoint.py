@@ -72,24 +72,24 @@ def test_batches_and_threads_are_those_of_the_beginning(path):
 
 def test_finished_islands_come_back_and_their_batches_are_not_open(path):
     checkpoint = opened(path)
-    site = pickle.loads(pickle.dumps(checkpoint.site()))
-    site.keep([island(0), island(1, "stuck")])
-    site.keep([island(2), island(3, "failed")])
+    checkpoint_files = pickle.loads(pickle.dumps(checkpoint.checkpoint_files()))
+    checkpoint_files.keep([island(0), island(1, "stuck")])
+    checkpoint_files.keep([island(2), island(3, "failed")])
     for each in (checkpoint, opened(path)):
         finished = each.finished()
         assert list(finished) == [0, 1, 2]
         assert torch.equal(finished[2].positions, island(2).positions)
         assert finished[1].report == IslandReport(1, "stuck")
         assert each.open_batches() == [(2, 3), (4,)]  # a batch runs as a whole
-    site.keep([island(2), island(3)])
-    site.keep([island(4, "non-finite")])
+    checkpoint_files.keep([island(2), island(3)])
+    checkpoint_files.keep([island(4, "non-finite")])
     assert checkpoint.open_batches() == [(4,)]
     assert list(checkpoint.finished()) == [0, 1, 2, 3]
 
 
 def test_a_damaged_island_opens_its_batch_again(path):
     checkpoint = opened(path)
-    checkpoint.site().keep([island(index) for index in range(5)])
+    checkpoint.checkpoint_files().keep([island(index) for index in range(5)])
     assert checkpoint.open_batches() == []
     name = "island-00003.safetensors"
     checkpoint.store.write(name, checkpoint.store.read(name)[:-1])
@@ -97,26 +97,30 @@ def test_a_damaged_island_opens_its_batch_again(path):
 
 
 def test_a_site_s_keeper_goes_on_where_another_was(path):
-    site = opened(path).site()
-    keeper = site.keeper((0, 1), stop=lambda: True)
-    assert keeper.every == 5.0
-    keeper.begin()
+    checkpoint_files = opened(path).checkpoint_files()
+    checkpointer = checkpoint_files.checkpointer((0, 1), stop=lambda: True)
+    assert checkpointer.every == 5.0
+    checkpointer.begin()
     with pytest.raises(Stopped):
-        keeper.offer("steps", lambda: Snapshot({}, {"step": 3}))
+        checkpointer.offer_snapshot("steps", lambda: Snapshot({}, {"step": 3}))
     assert opened(path).store.names("batch") == ["batch-00000-00001.safetensors"]
-    alone = site.keeper((0,))  # the fold's first island alone has a place of its own
+    alone = checkpoint_files.checkpointer(
+        (0,)
+    )  # the fold's first island alone has a snapshot of its own
     assert (alone.attempts, alone.has("steps")) == (0, False)
-    again = site.keeper((0, 1))
+    again = checkpoint_files.checkpointer((0, 1))
     assert again.attempts == 1
-    assert again.recall("steps") == Snapshot({}, {"step": 3})
+    assert again.restore("steps") == Snapshot({}, {"step": 3})
 
 
 def test_states_of_batches_that_have_ended_are_removed_when_it_is_opened(path):
     checkpoint = opened(path)
-    site = checkpoint.site()
+    checkpoint_files = checkpoint.checkpoint_files()
     for batch in [(0, 1), (0,), (2, 3), (2,), (3,), (4,)]:
-        site.keeper(batch).begin()
-    site.keep([island(0), island(1), island(2)])  # killed before the states were removed
+        checkpoint_files.checkpointer(batch).begin()
+    checkpoint_files.keep(
+        [island(0), island(1), island(2)]
+    )  # killed before the states were removed
     left = [batch_name(batch) for batch in [(2, 3), (3,), (4,)]]
     assert opened(path).store.names("batch") == left
 
@@ -166,7 +170,7 @@ def test_fewer_islands_are_refused(path):
 
 def check_extended(path, plan=pairs):
     checkpoint = opened(path)
-    checkpoint.site().keep([island(index) for index in range(5)])
+    checkpoint.checkpoint_files().keep([island(index) for index in range(5)])
     before = contents(checkpoint)
     wider = opened(path, islands=range(8), plan=plan, threads=9)
     assert wider.batches == [(0, 1), (2, 3), (4,), (5, 6), (7,)]
@@ -196,7 +200,7 @@ def test_planning_the_old_islands_anew_is_caught(path, monkeypatch):
 
 def test_islands_need_not_begin_at_zero(path):
     checkpoint = opened(path, islands=range(100, 103))
-    checkpoint.site().keep([island(100), island(101), island(5)])
+    checkpoint.checkpoint_files().keep([island(100), island(101), island(5)])
     assert list(checkpoint.finished()) == [100, 101]  # 5 is none of its own
     assert checkpoint.open_batches() == [(102,)]
 
@@ -231,9 +235,11 @@ def test_too_little_space_is_found_before_anything_is_written(tmp_path):
 
 def test_finished_islands_are_copied_and_nothing_else(tmp_path):
     source = opened(tmp_path / "a", islands=range(6))
-    source.site().keep([island(0), island(1, "failed"), island(2, "stuck"), island(3), island(5)])
+    source.checkpoint_files().keep(
+        [island(0), island(1, "failed"), island(2, "stuck"), island(3), island(5)]
+    )
     target = opened(tmp_path / "b", islands=range(5), plan=lambda islands: [(i,) for i in islands])
-    target.site().keep([island(0), island(3, "failed")])
+    target.checkpoint_files().keep([island(0), island(3, "failed")])
     before = target.store.read("island-00000.safetensors")
     assert copy_islands(source, tmp_path / "b") == [2, 3]  # 0 is there, 1 failed, 5 is not wanted
     assert list(target.finished()) == [0, 2, 3]

@@ -46,7 +46,7 @@ def test_a_batch_without_a_keeper_stops_at_its_next_news():
 def test_islands_are_kept_and_states_removed(tmp_path):
     work = make_work(SAMPLERS["hmc"])
     checkpoint = open_checkpoint(tmp_path, alone(1))
-    islands = run_in_worker(work, (0,), checkpoint.site(), lambda b, f: None, never)
+    islands = run_in_worker(work, (0,), checkpoint.checkpoint_files(), lambda b, f: None, never)
     assert same_bits([checkpoint.finished()[0]], islands)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "island-00000.safetensors",
@@ -56,7 +56,7 @@ def test_islands_are_kept_and_states_removed(tmp_path):
 
 def test_a_batch_that_was_stopped_goes_on(tmp_path):
     work = make_work(SAMPLERS["hmc"])
-    site = open_checkpoint(tmp_path, alone(1), every=1e9).site()
+    checkpoint_files = open_checkpoint(tmp_path, alone(1), every=1e9).checkpoint_files()
     asked = []
 
     def stop() -> bool:
@@ -64,9 +64,11 @@ def test_a_batch_that_was_stopped_goes_on(tmp_path):
         return len(asked) == 3
 
     with pytest.raises(Stopped):
-        run_in_worker(work, (0,), site, lambda b, f: None, stop)
+        run_in_worker(work, (0,), checkpoint_files, lambda b, f: None, stop)
     told = []
-    (island,) = run_in_worker(work, (0,), site, lambda b, f: told.append(f["done"]), never)
+    (island,) = run_in_worker(
+        work, (0,), checkpoint_files, lambda b, f: told.append(f["done"]), never
+    )
     assert told[0] >= 3, "it did not begin anew"
     assert island.report.attempts == 2
     assert same_bits([island], work.run((0,)))

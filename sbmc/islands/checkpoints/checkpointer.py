@@ -1,4 +1,4 @@
-"""Writes a batch's place to a file now and then, and gives it back to the run that goes on."""
+"""Saves the snapshots of a batch to a file, and restores them when a run is resumed."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from collections.abc import Callable
 from sbmc.islands.checkpoints.codec import Damaged, decode, encode
 from sbmc.islands.checkpoints.store import Store
 from sbmc.log import logger
-from sbmc.samplers.snapshot import Keeper, Snapshot
+from sbmc.samplers.snapshot import Checkpointer, Snapshot
 
 
 class Stopped(KeyboardInterrupt):
-    """The run was asked to stop, and has, with its place written."""
+    """The run was asked to stop. It has stopped, and its snapshot is saved."""
 
 
-class FileKeeper(Keeper):
-    """Keeps the stack of a batch's places in one file.
+class FileCheckpointer(Checkpointer):
+    """Saves the stack of a batch's snapshots in one file.
 
-    A place is made into tensors only when it is written. A place that was recalled still stands on
-    the stack, since loops inside it may be written before it is offered again.
+    A snapshot is made only when it is written. A snapshot that was restored stays on the stack,
+    since loops inside its loop may be saved before it is offered again.
 
     Args:
         store: where the file is.
-        name: the file. If it is there, its places can be recalled; a damaged one is reported and
-            counts as not there.
+        name: the file. If it exists, its snapshots can be restored. A damaged file is reported
+            with a warning and otherwise ignored.
         every: seconds between two writes, the first counted from now.
         clock: gives seconds.
-        stop: asked whenever a place is offered. Once it says yes, the place is written and
-            `Stopped` raised.
+        stop: asked whenever a snapshot is offered. When it returns True, the snapshot is written
+            and `Stopped` is raised.
 
     Attributes:
         attempts: how many times this batch was begun.
         written: how many times the file was written.
-        seconds: time spent on making places and writing them.
-        seconds_before: what earlier attempts took up to the place that was found.
+        seconds: time spent on making snapshots and writing them.
+        seconds_before: how long earlier attempts took up to the snapshot in the file.
 
     Example:
         >>> from sbmc.islands.checkpoints.store import open_store
-        >>> store = open_store("memory://keeper")
-        >>> keeper = FileKeeper(store, "batch", every=0)
-        >>> keeper.begin()
-        >>> keeper.offer("steps", lambda: Snapshot({}, {"step": 5}))
-        >>> again = FileKeeper(store, "batch", every=0)
-        >>> again.attempts, again.recall("steps"), again.recall("steps")
+        >>> store = open_store("memory://checkpointer")
+        >>> checkpointer = FileCheckpointer(store, "batch", every=0)
+        >>> checkpointer.begin()
+        >>> checkpointer.offer_snapshot("steps", lambda: Snapshot({}, {"step": 5}))
+        >>> again = FileCheckpointer(store, "batch", every=0)
+        >>> again.attempts, again.restore("steps"), again.restore("steps")
         (1, Snapshot(tensors={}, values={'step': 5}), None)
         >>> again.finish()
     """
@@ -68,11 +68,11 @@ class FileKeeper(Keeper):
         self._stop = stop
         self._stack: dict[str, Snapshot | Callable[[], Snapshot]] = {}
         self._read()
-        self._found = set(self._stack)  # those that nobody has recalled
+        self._unrestored = set(self._stack)
         self._begun = self._last = clock()
 
     def begin(self) -> None:
-        """Count an attempt, and write that at once: it may end before it offers a place.
+        """Count an attempt and write that at once, since it may end before it offers a snapshot.
 
         Raises:
             CheckpointError: the file could not be written.
@@ -81,43 +81,43 @@ class FileKeeper(Keeper):
         self._write()
 
     def has(self, part: str) -> bool:
-        """Whether a place of this loop was found, and has not been recalled."""
-        return part in self._found
+        """Whether there is a snapshot of this loop that has not been restored yet."""
+        return part in self._unrestored
 
-    def recall(self, part: str) -> Snapshot | None:
-        """The place that this loop has to go on from; once, and None after that."""
-        if part not in self._found:
+    def restore(self, part: str) -> Snapshot | None:
+        """The snapshot from which this loop has to continue; None when asked a second time."""
+        if part not in self._unrestored:
             return None
-        self._found.remove(part)
-        # A copy: the loop goes on from it, while the place itself may have to be written again.
+        self._unrestored.remove(part)
+        # A copy, since the loop changes what it is given, and the snapshot may be written again.
         return copy.deepcopy(self._made(part))
 
-    def offer(self, part: str, make: Callable[[], Snapshot]) -> None:
-        """Put a loop's place on the stack, and write the stack if that is due.
+    def offer_snapshot(self, part: str, make: Callable[[], Snapshot]) -> None:
+        """Put a loop's snapshot on the stack, and write the stack if that is due.
 
         Raises:
             CheckpointError: the file could not be written.
-            Stopped: the run is to stop; the place is written.
+            Stopped: the run was asked to stop; the snapshot is written.
         """
-        self.leave(part)
+        self.discard(part)
         self._stack[part] = make
         stopping = self._stop is not None and self._stop()
         if stopping or self._clock() - self._last >= self.every:
             self._write()
         if stopping:
-            raise Stopped("stopped with the place of the run written")
+            raise Stopped("stopped with the snapshot of the run written")
 
-    def leave(self, part: str) -> None:
-        """Take a loop's place off the stack, with whatever stands above it."""
+    def discard(self, part: str) -> None:
+        """Remove a loop's snapshot from the stack, and those above it."""
         names = list(self._stack)
         for name in names[names.index(part) :] if part in self._stack else []:
             del self._stack[name]
-            self._found.discard(name)
+            self._unrestored.discard(name)
 
     def finish(self) -> None:
-        """Remove the file: the batch has ended, and its results are kept elsewhere."""
+        """Remove the file: the batch has ended, and its results are saved in files of their own."""
         self._stack.clear()
-        self._found.clear()
+        self._unrestored.clear()
         self.store.remove(self.name)
 
     def _read(self) -> None:

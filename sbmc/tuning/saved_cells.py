@@ -20,7 +20,7 @@ NAME = "tuning.json"
 WEIGHTS = "weights"
 
 
-class Ledger:
+class SavedCells:
     """Keeps every cell as soon as it is scored, and the networks that were trained for it.
 
     Args:

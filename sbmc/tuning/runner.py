@@ -1,4 +1,4 @@
-"""The work of a tuning: trains, samples and scores what its ledger lacks."""
+"""Trains, samples and scores the cells of a tuning that have not been saved yet."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sbmc.storage.provenance import hardware_summary, software_versions
 from sbmc.training.settings import TrainingSettings
 from sbmc.tuning.folds import Fold
 from sbmc.tuning.grid import beyond
-from sbmc.tuning.ledger import Ledger
 from sbmc.tuning.result import Cell, Tuning
+from sbmc.tuning.saved_cells import SavedCells
 from sbmc.tuning.training import Job, Trained, train_jobs
 
 
 @dataclass
-class Bench:
+class TuningRunner:
     """Trains, samples and scores.
 
     Args:
@@ -41,7 +41,7 @@ class Bench:
         folds: of the examples.
         how: settings of training, but for the prior variance.
         options: of `fit`, but for s, the prior variance and the island.
-        ledger: what is done, and where the rest goes.
+        saved_cells: the cells that are done; those that follow are added to it.
         progress: as for `fit`.
     """
 
@@ -52,7 +52,7 @@ class Bench:
     folds: list[Fold]
     how: TrainingSettings
     options: dict[str, Any]
-    ledger: Ledger
+    saved_cells: SavedCells
     progress: bool | None
 
     def search(
@@ -63,23 +63,25 @@ class Bench:
         grid = list(variances)
         added: list[float] = []
         for _ in range(extensions):
-            further = beyond(grid, self.ledger.update(extended=tuple(added)).v)
+            further = beyond(grid, self.saved_cells.update(extended=tuple(added)).v)
             if further is None:
                 break
             added.append(further)
             grid = sorted([*grid, further])
             self._train((further,))
-        chosen = self.ledger.update(extended=tuple(added)).v
-        self.ledger.drop_models(but=[chosen])
+        chosen = self.saved_cells.update(extended=tuple(added)).v
+        self.saved_cells.drop_models(but=[chosen])
         self._sample(chosen, scales)
-        return self.ledger.update(
+        return self.saved_cells.update(
             complete=True, versions=software_versions(), hardware=hardware_summary()
         )
 
     def _train(self, variances: tuple[float, ...]) -> None:
         """The MAP of every v and fold that is missing, all of them as one batch."""
         cells = [(v, k) for v in variances for k in range(len(self.folds))]
-        self._train_cells([cell for cell in cells if not self.ledger.has(cell[0], None, cell[1])])
+        self._train_cells(
+            [cell for cell in cells if not self.saved_cells.has(cell[0], None, cell[1])]
+        )
 
     def _train_cells(self, cells: list[tuple[float, int]]) -> None:
         if not cells:
@@ -95,7 +97,7 @@ class Bench:
                 v, fold = cells[index]
                 scores = {} if trained.model is None else self._score_map(trained.model, v, fold)
                 cell = Cell(v, None, fold, scores, trained.epochs, round(trained.seconds, 3))
-                self.ledger.add(cell, trained.model)
+                self.saved_cells.add(cell, trained.model)
 
             train_jobs(
                 self.model,
@@ -111,9 +113,11 @@ class Bench:
     def _sample(self, v: float, scales: tuple[float, ...]) -> None:
         """The sampler at every s and fold that is missing, one after another."""
         count = len(self.folds)
-        missing = [(s, k) for s in scales for k in range(count) if not self.ledger.has(v, s, k)]
+        missing = [
+            (s, k) for s in scales for k in range(count) if not self.saved_cells.has(v, s, k)
+        ]
         # Where a folder was brought here without its networks.
-        absent = [k for k in range(count) if self.ledger.model(v, k, self.model) is None]
+        absent = [k for k in range(count) if self.saved_cells.model(v, k, self.model) is None]
         self._train_cells([(v, k) for k in absent if any(k == fold for _, fold in missing)])
         name = f"sampling, v = {v:g}, {len(scales)} values of s"
         total = len(scales) * count
@@ -122,15 +126,15 @@ class Bench:
         ) as bar:
             for done, (s, fold) in enumerate(missing, total - len(missing)):
                 bar.update(done, s=s, fold=fold + 1)
-                self.ledger.add(self._fit(v, s, fold))
+                self.saved_cells.add(self._fit(v, s, fold))
             bar.update(total)
 
     def _fit(self, v: float, s: float, fold: int) -> Cell:
-        model = self.ledger.model(v, fold, self.model)
+        model = self.saved_cells.model(v, fold, self.model)
         if model is None:  # its training failed
             return Cell(v, s, fold, {}, 0.0, 0.0)
         if s == 0:
-            known = self.ledger.get(v, None, fold)
+            known = self.saved_cells.get(v, None, fold)
             return Cell(v, s, fold, known.scores, 0.0, 0.0)
         began = time.perf_counter()
         seen = self.examples.select(self.folds[fold].seen)
