@@ -30,6 +30,7 @@ def planted(monkeypatch, folder, module, right, wrong):
         patch.setattr(module, "SOURCE", folder / module.SOURCE.name)
         module._load.cache_clear()
         try:
+            module._load()  # what does not compile is no bug that could be found out
             yield
         finally:
             module._load.cache_clear()

@@ -160,14 +160,19 @@ def kick(
     dim, dtype = position.shape[1], position.dtype
     cpu = position.device.type == "cpu" and dtype == torch.float32
     if cpu and steps.available():
-        noise = rng.streams() if isinstance(rng, PhiloxNoise) else rng.normal(dim, dtype)
-        tensors = position, gradient, centre, noise
-        factors = {"keep": keep, "force": force, "temperature": temperature, "scale": scale}
-        return steps.kick(*tensors, **factors)
+        return steps.kick(
+            position,
+            gradient,
+            centre,
+            rng.streams() if isinstance(rng, PhiloxNoise) else rng.normal(dim, dtype),
+            keep=keep,
+            force=force,
+            temperature=temperature,
+            scale=scale,
+        )
     noise = rng.normal(dim, dtype)
     pull = temperature * gradient - centre
-    kept = position if keep == 1 else keep * position
-    moved = kept + force * pull + scale * noise
+    moved = keep * position + force * pull + scale * noise
     return moved, ~torch.isfinite(moved).all(-1)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sbmc.checks import is_number, is_whole, nearest, require
+from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise, PhiloxNoise
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
@@ -130,8 +130,7 @@ class StochasticGradient(Sampler):
             value = getattr(self, name)
             good = is_number(value) and 0 < value < math.inf
             require(good, name, "positive and finite", value)
-        hint = nearest(str(self.noise), NOISES).rstrip("?")
-        require(self.noise in NOISES, "noise", f"'torch' or 'philox'{hint}", self.noise)
+        require(self.noise in NOISES, "noise", "'torch' or 'philox'", self.noise)
         good = is_number(self.warmup) and 0 <= self.warmup < 1
         require(good, "warmup", "in [0, 1)", self.warmup)
         kept = self.epochs - math.ceil(self.warmup * self.epochs)

@@ -126,7 +126,7 @@ def compile_training(
     Returns:
         None where autograd has to do the work.
     """
-    if theta.dtype != torch.float32 or theta.device.type != "cpu":
+    if theta.dtype != torch.float32 or theta.device.type != "cpu" or not adam.available():
         return None
     whole = choose_kernel(forward, data.likelihood, data.train, theta).kernel
     batches = find_batch_kernel(whole, forward, data.likelihood, data.train, theta)

@@ -171,7 +171,7 @@ HEAD_BUGS = {
     "the label's class is off by one": ("(k == label - 1)", "(k == label)"),
     "the first particle's examples for all": ("index + particle * apart", "index"),
     "the rest of the features is lost": ("+ rest;", ";"),
-    "the factor is forgotten": ("slope[i] *= factor[i];", ""),
+    "the factor is forgotten": ("slope[i] *= factor[i];", ";"),
 }
 
 

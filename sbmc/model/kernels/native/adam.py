@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sbmc.model.kernels.native.build import load
-from sbmc.model.kernels.native.library import library_of
+from sbmc.model.kernels.native.library import is_available, library_of
 
 SOURCE = Path(__file__).with_name("adam.c")
 FUNCTIONS = ("sbmc_adam",)
@@ -30,6 +30,11 @@ class Adam(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_float) for name in ("first", "second", "rate", "root", "epsilon")
     )
+
+
+def available() -> bool:
+    """Whether there is C code to use."""
+    return is_available(_load)
 
 
 def advance(

@@ -11,6 +11,15 @@ from sbmc.model.kernels.native.build import NoLibrary
 from sbmc.model.kernels.native.plan import NotAChain
 
 
+def is_available(load: Callable[[], ctypes.CDLL]) -> bool:
+    """Whether `library_of` gives a library; it is looked for on the first call."""
+    try:
+        library_of(load)
+    except NotAChain:
+        return False
+    return True
+
+
 def library_of(load: Callable[[], ctypes.CDLL]) -> ctypes.CDLL:
     """The library that a kernel needs.
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sbmc.model.kernels.native.build import load
-from sbmc.model.kernels.native.library import library_of
+from sbmc.model.kernels.native.library import is_available, library_of
 from sbmc.model.kernels.native.plan import NotAChain
 from sbmc.model.threads import even_chunks, side_by_side, thread_count
 
@@ -54,12 +54,8 @@ class _Step(ctypes.Structure):
 
 
 def available() -> bool:
-    """Whether there is C code to use; looked for on the first call."""
-    try:
-        library_of(_load)
-    except NotAChain:
-        return False
-    return True
+    """Whether there is C code to use."""
+    return is_available(_load)
 
 
 def normal(streams: Streams, dim: int) -> Tensor:
@@ -109,8 +105,8 @@ def kick(
     """
     library = library_of(_load)
     tensors = [each.contiguous() for each in (position, gradient, centre)]
-    drawn = isinstance(noise, Streams)
-    given = [] if drawn else [noise.contiguous()]
+    streams = noise if isinstance(noise, Streams) else None
+    given = [noise.contiguous()] if isinstance(noise, Tensor) else []
     out = torch.empty_like(tensors[0])
     finite = torch.empty(len(out), dtype=torch.bool)
     step, dim = _Step(keep, force, temperature, scale), out.shape[1]
@@ -118,10 +114,9 @@ def kick(
     def move(rows: slice) -> None:
         arrays = [each[rows].data_ptr() for each in (*tensors, *given)]
         ends = out[rows].data_ptr(), finite[rows].data_ptr()
-        streams = ctypes.byref(noise) if drawn else None
         library.sbmc_kick(
             ctypes.byref(step),
-            streams,
+            None if streams is None else ctypes.byref(streams),
             rows.start,
             rows.stop,
             dim,
