@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sbmc.prediction.prediction import Prediction, RegressionPrediction
     from sbmc.prior.options import Prior
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
-    from sbmc.target.building import build_target
+    from sbmc.target.builder import build_target
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
@@ -41,7 +41,7 @@ _HOMES = {
     "sbmc.prediction.prediction": ("Prediction", "RegressionPrediction"),
     "sbmc.prior.options": ("Prior",),
     "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
-    "sbmc.target.building": ("build_target",),
+    "sbmc.target.builder": ("build_target",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
 }

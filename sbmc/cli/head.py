@@ -11,7 +11,7 @@ import typer
 import sbmc
 from sbmc.checks import BadInput, require
 from sbmc.cli.options import DebugOption, QuietOption, Text
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -23,7 +23,7 @@ from sbmc.model.functional import converted
 from sbmc.model.parameters import Selection, select_parameters
 from sbmc.prior.gaussian import Variance, anchored_prior, linear_variance, resolve_variance
 from sbmc.randomness import generator
-from sbmc.target.building import EngineBuilder
+from sbmc.target.builder import EngineBuilder
 from sbmc.target.engine import LikelihoodEngine
 
 # Up to this size the whole matrix is cheaper than Lanczos.

@@ -12,7 +12,7 @@ from sbmc.model.data import as_examples, tree_map
 from sbmc.model.predicting import PARTICLES_AT_ONCE
 from sbmc.posterior.posterior import Posterior, _build_evaluator
 from sbmc.prior.gaussian import AnchoredPrior
-from sbmc.target.building import EngineBuilder
+from sbmc.target.builder import EngineBuilder
 
 
 def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tensor]:

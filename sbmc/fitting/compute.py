@@ -13,7 +13,7 @@ import torch
 from sbmc.checks import is_number, is_whole, require
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
-from sbmc.islands.memory import parse_bytes
+from sbmc.islands.process_memory import parse_bytes
 from sbmc.model.forward import check_path
 from sbmc.posterior.weights import check_weighting
 from sbmc.prior.options import changed_options

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from sbmc.fitting.collecting import collect, points, report_failures, warn_of_few_islands
-from sbmc.fitting.preparing import describe_sampler, prepare
+from sbmc.fitting.assembly import collect, points, report_failures, warn_of_few_islands
+from sbmc.fitting.preparation import describe_sampler, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
 from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
+from sbmc.islands.displacement import with_displacement
 from sbmc.islands.health import warn_if_not_ok
 from sbmc.islands.memory_budget import with_peak
-from sbmc.islands.movement import with_movement
 from sbmc.islands.sampling import sample_islands
 from sbmc.posterior.posterior import Posterior
 
@@ -70,11 +70,11 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     compute = request.compute
     refuse_if_locked(as_checkpoint(compute.checkpoint))
     prepared = prepare(request)
-    if prepared.work is None:
+    if prepared.job is None:
         return points(prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings)
     began = time.perf_counter()
     results, pilot, resumed = sample_islands(
-        prepared.work,
+        prepared.job,
         prepared.numbers,
         executor=prepared.executor,
         location=prepared.location,
@@ -83,7 +83,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         progress=request.progress,
         memory=prepared.memory,
     )
-    results = with_movement(results, prepared.work)
+    results = with_displacement(results, prepared.job)
     settings = prepared.settings
     if pilot:
         settings |= {**pilot, "frozen": describe_sampler(pilot["frozen"])}
@@ -93,7 +93,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     report_failures(results, compute.throw)
     posterior = collect(
         results,
-        prepared.work.priors,
+        prepared.job.priors,
         prepared.subject,
         prepared.anchor_epochs,
         seconds,

@@ -11,13 +11,13 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from sbmc.fitting.preparing import Prepared, prepare
+from sbmc.fitting.preparation import Prepared, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
 from sbmc.islands.executors import InProcess, Processes
 from sbmc.islands.executors.contract import available_cores
-from sbmc.islands.memory import resident_bytes, size_in_words
+from sbmc.islands.job import Job, plan_batches
+from sbmc.islands.process_memory import format_bytes, resident_bytes
 from sbmc.islands.sampling import bytes_on_disk
-from sbmc.islands.work import Work, plan_batches
 from sbmc.model.threads import torch_threads
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.contract import EvaluationCount, Sampler
@@ -69,9 +69,9 @@ class Expectation:
             f"{self.workers} at a time",
             f"epochs     {each:,.0f} a chain, {self.total_epochs:,.0f} in all",
             f"time       {in_words(self.seconds)}",
-            f"memory     {size_in_words(self.bytes)} a worker, "
-            f"{size_in_words(self.total_bytes)} in all",
-            f"disk       {size_in_words(self.disk_bytes)} for the checkpoint",
+            f"memory     {format_bytes(self.bytes)} a worker, "
+            f"{format_bytes(self.total_bytes)} in all",
+            f"disk       {format_bytes(self.disk_bytes)} for the checkpoint",
         ]
         return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])
 
@@ -101,9 +101,9 @@ def expect(request: FitRequest) -> Expectation:
         50.0
     """
     prepared = prepare(request)
-    work, islands = prepared.work, len(prepared.numbers)
-    if work is None:
-        here = resident_bytes()
+    job, islands = prepared.job, len(prepared.numbers)
+    if job is None:
+        held_before = resident_bytes()
         return Expectation(
             islands,
             particles=1,
@@ -113,15 +113,15 @@ def expect(request: FitRequest) -> Expectation:
             forward_epochs=0.0,
             total_epochs=prepared.anchor_epochs,
             seconds=0.0,
-            bytes=here,
-            total_bytes=here,
+            bytes=held_before,
+            total_bytes=held_before,
             disk_bytes=0,
         )
-    count = work.sampler.evaluations()
-    population = work.sampler.population(work.particles)
+    count = job.sampler.evaluations()
+    population = job.sampler.population(job.particles)
     executor = prepared.executor
     fold = executor.fold if executor.folds else 1
-    batches = plan_batches(prepared.numbers, len(work.priors), population, fold)
+    batches = plan_batches(prepared.numbers, len(job.priors), population, fold)
     workers, notes = _workers(prepared, len(batches))
     largest = population * max(map(len, batches))
     memory = prepared.memory
@@ -129,13 +129,13 @@ def expect(request: FitRequest) -> Expectation:
     if memory.note:
         notes = (*notes, f"memory: {memory.note}")
     with torch_threads(executor.threads_each):
-        pass_seconds = _measure(work, largest, count)
-    here, each = memory.here, memory.expected
+        pass_seconds = _measure(job, largest, count)
+    held_before, each = memory.held_before, memory.expected
     curvature = float(prepared.settings.get("prior_epochs", 0))
-    chains = (count.gradient + count.forward) * islands * work.particles
+    chains = (count.gradient + count.forward) * islands * job.particles
     return Expectation(
         islands,
-        work.particles,
+        job.particles,
         len(batches),
         workers,
         epochs=float(count.gradient),
@@ -148,8 +148,8 @@ def expect(request: FitRequest) -> Expectation:
         / largest
         / workers,
         bytes=each,
-        total_bytes=each if isinstance(executor, InProcess) else here + workers * each,
-        disk_bytes=0 if prepared.location is None else bytes_on_disk(work, population, islands),
+        total_bytes=each if isinstance(executor, InProcess) else held_before + workers * each,
+        disk_bytes=0 if prepared.location is None else bytes_on_disk(job, population, islands),
         notes=(*count.notes, *notes),
     )
 
@@ -182,12 +182,12 @@ def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:
     return min(executor.workers, batches), ()
 
 
-def _measure(work: Work, positions: int, count: EvaluationCount) -> float:
+def _measure(job: Job, positions: int, count: EvaluationCount) -> float:
     """Seconds of one pass over all data with so many positions."""
-    target = work.target(0)
-    rng = generator(work.seed, Stream.PILOT)
+    target = job.target(0)
+    rng = generator(job.seed, Stream.PILOT)
     start = target.prior.sample(positions, rng)
-    sampler, calls = work.sampler, 1
+    sampler, calls = job.sampler, 1
     evaluate: Callable[[Tensor], object] = target if count.gradient else target.log_likelihood
     if sampler.batch_size is not None:
         batches = MiniBatches(target)

@@ -38,7 +38,7 @@ def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
     """A digest of what predictions depend on besides the positions.
 
     These are the structure of the model, its frozen weights and its buffers. What its `forward`
-    does with them is seen by its outputs: see `sbmc.target.probing`.
+    does with them is seen by its outputs: see `sbmc.target.probe`.
     """
     digest = hashlib.sha256(repr(model).encode())
     sampled = set(space.names)

@@ -25,14 +25,14 @@ from sbmc.model.parameters import ParameterSpace
 from sbmc.model.predicting import BATCH as PREDICTION_BATCH
 from sbmc.model.predicting import Predictor
 from sbmc.model.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
-from sbmc.posterior.card import posterior_card
+from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
-from sbmc.prediction.mixing import ClassificationSums, RegressionSums
+from sbmc.prediction.mixture import ClassificationSums, RegressionSums
 from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
 from sbmc.progress import open_progress
 from sbmc.target.memory_needs import multiplications
-from sbmc.target.probing import describe_rows
+from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
     from sbmc.confidence import Confidence

@@ -18,7 +18,7 @@ from sbmc.log import logger
 from sbmc.model.functional import evaluation_copy
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.posterior import Posterior
-from sbmc.target.probing import disagreement, evaluate, is_probe, made_up_rows
+from sbmc.target.probe import disagreement, evaluate, is_probe, made_up_rows
 
 
 def note(posterior: Posterior, model: nn.Module) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.fitting.compute import Compute
-from sbmc.fitting.preparing import describe_sampler
+from sbmc.fitting.preparation import describe_sampler
 from sbmc.likelihoods import Custom, as_likelihood
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.parameters import Selection, select_parameters

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 from sbmc.fitting.forecast import in_words
-from sbmc.islands.memory import size_in_words
+from sbmc.islands.process_memory import format_bytes
 from sbmc_studies.runs.forecast import Forecast, forecast
 from sbmc_studies.runs.runner import prepare_context
 
@@ -66,7 +66,7 @@ def _cells(found: Forecast) -> list[str]:
         "-" if chain is None else f"{chain.epochs + chain.forward_epochs:,.0f}",
         f"{found.total_epochs:,.0f}",
         in_words(found.seconds),
-        size_in_words(max(part.bytes for part in parts)),
-        size_in_words(max(part.total_bytes for part in parts)),
-        size_in_words(disk) if disk else "-",
+        format_bytes(max(part.bytes for part in parts)),
+        format_bytes(max(part.total_bytes for part in parts)),
+        format_bytes(disk) if disk else "-",
     ]

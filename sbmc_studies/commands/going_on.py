@@ -11,7 +11,7 @@ from pathlib import Path
 from sbmc.checks import BadInput, require
 from sbmc.cli.interruption import Interruption
 from sbmc.islands.checkpoints import CheckpointError, open_store
-from sbmc.islands.running import Interrupted
+from sbmc.islands.scheduler import Interrupted
 from sbmc.storage.provenance import software_versions
 from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.execution import CHECKPOINT, Execution

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sbmc.checks import BadInput, require
 from sbmc.cli.interruption import Interruption
 from sbmc.cli.options import Text
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 from sbmc.fitting.forecast import in_words
 from sbmc.tuning.grid import parse_grid, s_grid, v_grid
 from sbmc.tuning.result import Point, Tuning, within_error

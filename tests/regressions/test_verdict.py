@@ -13,10 +13,10 @@ from every_sampler import discover, small
 from torch import nn
 
 import sbmc
-from sbmc.fitting.preparing import describe_sampler
+from sbmc.fitting.preparation import describe_sampler
+from sbmc.islands.displacement import FISHER_ROWS, with_displacement
 from sbmc.islands.health import Health, HealthWarning, assess
 from sbmc.islands.island import IslandReport
-from sbmc.islands.movement import FISHER_ROWS, with_movement
 from sbmc.samplers import HMC, MALA, SGHMC, SMC
 from sbmc.target.curvature import diagonal_fisher, estimate_fisher
 
@@ -200,7 +200,7 @@ def test_displacement_is_in_units_of_the_posterior(monkeypatch):
     covariance = torch.linalg.inv(inputs.mT @ inputs / noise + torch.eye(dim))
     draws = mean + torch.randn(400, dim) @ torch.linalg.cholesky(covariance).mT
     exact = dataclasses.replace(island, positions=draws)
-    (measured,) = with_movement([exact], dataclasses.replace(found["work"], start=at(mean)))
+    (measured,) = with_displacement([exact], dataclasses.replace(found["work"], start=at(mean)))
     displacement = torch.tensor(measured.report.displacement).double()
     # The standard error of the mean square over 400 particles in 6 dimensions is 3 %, and that of
     # the information from 128 rows 5 % in each of them.
@@ -232,7 +232,7 @@ def captured_work(monkeypatch, net, data, **options):
 
     def capture(islands, work):
         found["work"], found["islands"] = work, islands
-        return with_movement(islands, work)
+        return with_displacement(islands, work)
 
     monkeypatch.setattr(sys.modules["sbmc.fitting.fit"], "with_movement", capture)
     found["posterior"] = sbmc.fit(net, data, progress=False, **options)
@@ -247,7 +247,7 @@ def test_the_verdict_costs_less_than_an_epoch(monkeypatch, rows):
     engine = found["work"].engine
     watched = Watched(engine._ranges.forward)
     monkeypatch.setattr(engine._ranges, "forward", watched)
-    with_movement(found["islands"], found["work"])
+    with_displacement(found["islands"], found["work"])
     assert 0 < watched.examples <= min(rows, FISHER_ROWS)
 
 

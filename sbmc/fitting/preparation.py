@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, is_whole, require
-from sbmc.fitting.anchoring import Anchoring, resolve_anchors, resolve_start
-from sbmc.fitting.collecting import Subject
+from sbmc.fitting.anchors import Anchoring, resolve_anchors, resolve_start
+from sbmc.fitting.assembly import Subject
 from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
-from sbmc.islands.memory import parse_bytes
-from sbmc.islands.memory_budget import Memory, Plan, refuse_features, settle_memory
-from sbmc.islands.work import Work
+from sbmc.islands.job import Job
+from sbmc.islands.memory_budget import Memory, RunSize, refuse_features, settle_memory
+from sbmc.islands.process_memory import parse_bytes
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
 from sbmc.model.data import as_examples
@@ -31,7 +31,7 @@ from sbmc.prior.gaussian import AnchoredPrior, Variance, resolve_variance
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
-from sbmc.target.building import EngineBuilder
+from sbmc.target.builder import EngineBuilder
 from sbmc.target.curvature import diagonal_fisher
 from sbmc.target.engine import LikelihoodEngine
 
@@ -45,7 +45,7 @@ class Prepared:
 
     Attributes:
         subject: what is sampled.
-        work: what islands do; None for s = 0, where there is nothing to do.
+        job: what islands do; None for s = 0, where there is nothing to do.
         numbers: of the islands.
         anchors: `(anchors, dim)`.
         anchor_epochs: what they cost.
@@ -59,7 +59,7 @@ class Prepared:
     """
 
     subject: Subject
-    work: Work | None
+    job: Job | None
     numbers: range
     anchors: Tensor
     anchor_epochs: float
@@ -131,7 +131,7 @@ def prepare(request: FitRequest) -> Prepared:
     settings["probe"] = build.probe(every[0])
     ready = Prepared(
         subject=subject,
-        work=None,
+        job=None,
         numbers=numbers,
         anchors=anchor_positions,
         anchor_epochs=anchor_cost,
@@ -144,7 +144,7 @@ def prepare(request: FitRequest) -> Prepared:
     )
     if scheme.is_point:
         return ready
-    plan = Plan(
+    run_size = RunSize(
         algorithm,
         int(particles),
         numbers,
@@ -154,9 +154,9 @@ def prepare(request: FitRequest) -> Prepared:
         build.chunk_size,
         limit,
     )
-    refuse_features(build.features_bytes, space.dim, plan)
+    refuse_features(build.features_bytes, space.dim, run_size)
     engine = build(anchor_positions[0])
-    executor, memory = settle_memory(engine, plan)
+    executor, memory = settle_memory(engine, run_size)
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
     settings["kernel_reason"] = engine.kernel_reason
@@ -168,7 +168,7 @@ def prepare(request: FitRequest) -> Prepared:
     decisive = {name: value for name, value in settings.items() if name not in NOT_THE_ISLANDS}
     return dataclasses.replace(
         ready,
-        work=Work(algorithm, engine, priors, begin, int(particles), int(seed), scheme.power),
+        job=Job(algorithm, engine, priors, begin, int(particles), int(seed), scheme.power),
         identity={**decisive, "versions": software(subject.model)},
         executor=executor,
         memory=memory,

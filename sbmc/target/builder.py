@@ -18,7 +18,7 @@ from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.prior.gaussian import Variance, anchored_prior, resolve_variance
 from sbmc.target.engine import LikelihoodEngine, Source
 from sbmc.target.memory_needs import bytes_of
-from sbmc.target.probing import describe_rows, evaluate, some_rows, with_neighbour
+from sbmc.target.probe import describe_rows, evaluate, some_rows, with_neighbour
 from sbmc.target.target import Target
 
 

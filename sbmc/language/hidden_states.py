@@ -23,7 +23,7 @@ from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.checkpoints import open_store
 from sbmc.islands.checkpoints.codec import Damaged, pack, unpack
 from sbmc.islands.checkpoints.store import Store
-from sbmc.language.frozen import FrozenModel, Weights, find_weights, load_frozen
+from sbmc.language.frozen_model import FrozenModel, Weights, find_weights, load_frozen
 from sbmc.log import logger
 from sbmc.progress import open_progress
 
