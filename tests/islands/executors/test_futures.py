@@ -53,7 +53,7 @@ def test_processes_give_the_same_bits_and_a_broken_pool_is_said_to_be_broken(tmp
             job = make_work(SAMPLERS[name], categorical)
             assert same_bits(drive(job, Futures(pool)), drive(job, InProcess(fold=1)))
         job = make_work(SAMPLERS["hmc"], Deadly(str(tmp_path)))
-        with pytest.raises(RuntimeError, match="cannot be made again here"):
+        with pytest.raises(RuntimeError, match="cannot make it again"):
             drive(job, Futures(pool))
     assert (tmp_path / "killed-0").exists()
 
