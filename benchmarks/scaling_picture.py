@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.scaling_tables import in_words
+from benchmarks.scaling_tables import format_seconds
 from sbmc_studies.figures.style import BLACK, BLUE, GREY, MARKERS, PALETTE, VERMILION, new_figure
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _draw_lengths(axis: Any, record: dict[str, Any]) -> None:
     lengths = sorted({row["island_seconds"] for row in rows})
     for length, colour, marker in zip(lengths, PALETTE, MARKERS, strict=False):
         own = [row for row in rows if row["island_seconds"] == length]
-        _line(axis, own, in_words(length), colour, marker)
+        _line(axis, own, format_seconds(length), colour, marker)
         if limits[length] <= max(row["workers"] for row in own):
             axis.axvline(limits[length], color=colour, linestyle=":", linewidth=1.2)
     axis.set_title(f"{number:,} islands; dotted: driver busy")

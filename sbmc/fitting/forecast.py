@@ -68,7 +68,7 @@ class Expectation:
             f"islands    {self.islands} of {self.particles} particles, in {self.batches} batches, "
             f"{self.workers} at a time",
             f"epochs     {each:,.0f} a chain, {self.total_epochs:,.0f} in all",
-            f"time       {in_words(self.seconds)}",
+            f"time       {format_seconds(self.seconds)}",
             f"memory     {format_bytes(self.bytes)} a worker, "
             f"{format_bytes(self.total_bytes)} in all",
             f"disk       {format_bytes(self.disk_bytes)} for the checkpoint",
@@ -233,11 +233,11 @@ def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
     return median(timed(positions) for _ in range(REPEATS))
 
 
-def in_words(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """A time to read.
 
     Example:
-        >>> in_words(0.26), in_words(125), in_words(7300)
+        >>> format_seconds(0.26), format_seconds(125), format_seconds(7300)
         ('0.3 s', '2.1 min', '2.0 h')
     """
     if seconds >= 3600:

@@ -177,7 +177,7 @@ def test_a_fold_that_raises_is_run_island_by_island(
     executor = Scripted({(0, 1, 2): [error("too large")], (1,): [error("at fault")] * 9})
     with caplog.at_level(logging.WARNING, "sbmc"):
         islands = drive(job, executor, [(0, 1, 2), (3,)], checkpoint=checkpoint)
-    words = f"islands [0, 1, 2] failed as one batch ({error.__name__}: too large); they are now run one by one"
+    words = f"islands [0, 1, 2] failed as one batch ({error.__name__}: too large); they are now run"
     assert words in caplog.text
     assert executor.ran[0, 1, 2] == 1
     assert [island.report.outcome for island in islands] == [

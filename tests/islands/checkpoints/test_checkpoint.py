@@ -238,7 +238,9 @@ def test_finished_islands_are_copied_and_nothing_else(tmp_path):
     source.checkpoint_files().save_islands(
         [island(0), island(1, "failed"), island(2, "stuck"), island(3), island(5)]
     )
-    target = opened(tmp_path / "b", islands=range(5), planner=lambda islands: [(i,) for i in islands])
+    target = opened(
+        tmp_path / "b", islands=range(5), planner=lambda islands: [(i,) for i in islands]
+    )
     target.checkpoint_files().save_islands([island(0), island(3, "failed")])
     before = target.store.read("island-00000.safetensors")
     assert copy_islands(source, tmp_path / "b") == [2, 3]  # 0 is there, 1 failed, 5 is not wanted

@@ -1,0 +1,1 @@
+"""The gauntlet: pairs of network and data that nobody has tuned for."""
