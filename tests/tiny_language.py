@@ -33,7 +33,7 @@ class StandIn:
     def decode(self, tokens):
         return "".join(map(chr, tokens))
 
-    def hidden_states(self, blocks):
+    def states(self, blocks):
         self.calls += 1
         if self._stop_after is not None and self.calls > self._stop_after:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What `sbmc doctor` looks at: versions, compiled code, threads, memory, extras."""
+"""What `sbmc doctor` reports: versions, compiled code, threads, memory, extras."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sbmc.islands.executors.contract import available_cores
 from sbmc.islands.process_memory import format_bytes, resident_bytes
 from sbmc.model.kernels.native import build, chain, head, planes
 
-# What each extra brings, by the names of the packages.
+# The packages of each extra.
 EXTRAS = {
     "ray": ("ray",),
     "arviz": ("arviz",),
@@ -32,10 +32,10 @@ Sections = dict[str, dict[str, str]]
 
 
 def examine() -> Sections:
-    """Look at everything that decides how fast, and whether, the library runs here.
+    """Examine all that decides whether, and how fast, the library runs on this machine.
 
     Returns:
-        Lines by section and name. The user's home folder stands as `~`.
+        Lines by section and name. The user's home folder is shown as `~`.
     """
     sections = {
         "versions": _versions(),
@@ -93,10 +93,10 @@ def _compiler() -> str:
     if not commands:
         return "none; install gcc or clang, or set CC, for faster kernels"
     try:
-        said = build._run([*commands[0], "--version"]).decode(errors="replace").splitlines()
+        lines = build._run([*commands[0], "--version"]).decode(errors="replace").splitlines()
     except (build.NoLibrary, OSError) as error:
         return f"{' '.join(commands[0])} ({error})"
-    return f"{' '.join(commands[0])} ({said[0] if said else 'no version'})"
+    return f"{' '.join(commands[0])} ({lines[0] if lines else 'no version'})"
 
 
 def _cache() -> str:
@@ -133,12 +133,12 @@ def _extras() -> dict[str, str]:
 
 
 def _extra(extra: str, packages: tuple[str, ...]) -> str:
-    found, missing = [], []
+    installed, missing = [], []
     for package in packages:
         try:
-            found.append(f"{package} {metadata.version(package)}")
+            installed.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             missing.append(package)
     if not missing:
-        return ", ".join(found)
+        return ", ".join(installed)
     return f"{', '.join(missing)} missing: pip install 'sbmc[{extra}]'"

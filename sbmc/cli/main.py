@@ -1,4 +1,4 @@
-"""The commands, and what becomes of errors: one line and an exit code."""
+"""The commands, and the handling of errors: one line and an exit code."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(asked: bool) -> None:
+    if asked:
         typer.echo(f"sbmc {__version__}")
         raise typer.Exit
 
@@ -57,12 +57,12 @@ COMMANDS = "sbmc.commands"
 
 @cache
 def _all_commands() -> Any:
-    """The commands of all packages; not before they are needed, since packages import this one."""
+    """The commands of all packages, loaded when needed, since packages import this module."""
     for point in sorted(metadata.entry_points(group=COMMANDS), key=lambda point: point.name):
         try:
             register = point.load()
         except ImportError as error:
-            # A package that cannot be imported must not take the other commands with it.
+            # A package that cannot be imported must not disable the other commands.
             print(f"sbmc: the commands of {point.value} are missing: {error}", file=sys.stderr)
             continue
         register(app)
@@ -80,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = _all_commands()
-    interruption = "interrupted; what is finished is kept, and the same command goes on from there."
+    interruption = (
+        "interrupted; what is finished is saved, and the same command continues from there."
+    )
     try:
         code = command.main(args=given, prog_name="sbmc", standalone_mode=False)
     except BadInput as error:
@@ -108,14 +110,14 @@ def _complain(error: Exception, message: str, code: int, arguments: Sequence[str
 
 
 def _explain(error: Any) -> str:
-    """Say in our form of words what the parser found wrong: argument, rule, value."""
+    """Describe an error of the parser in the form of `sbmc.checks`: argument, rule, value."""
     context = getattr(error, "ctx", None)
     command = context.command if context else None
     where = context.command_path if context else "sbmc"
     option = getattr(error, "option_name", None)
     if option and hasattr(error, "possibilities"):
-        known = [name for each in (command.params if command else []) for name in each.opts]
-        hint = nearest(option, [name for name in known if name.startswith("--")])
+        options = [name for each in (command.params if command else []) for name in each.opts]
+        hint = nearest(option, [name for name in options if name.startswith("--")])
         return f"`option` must be one that `{where}` has (see --help), but got {option!r}.{hint}"
     if hasattr(error, "param_type"):  # something required is missing
         name = error.param.name if error.param else "argument"
@@ -123,7 +125,7 @@ def _explain(error: Any) -> str:
     commands = getattr(command, "commands", None)
     if commands and not hasattr(error, "param"):
         quoted = error.message.split("'")
-        given = quoted[1] if len(quoted) > 2 else error.message
-        hint = nearest(given, commands)
-        return f"`command` must be one of {', '.join(commands)}, but got {given!r}.{hint}"
+        name_given = quoted[1] if len(quoted) > 2 else error.message
+        hint = nearest(name_given, commands)
+        return f"`command` must be one of {', '.join(commands)}, but got {name_given!r}.{hint}"
     return f"`{where}`: {error.format_message()}"

@@ -1,9 +1,9 @@
-"""How the threads inside an operation of torch wait for each other: asleep, or spinning.
+"""Sets how threads inside an operation of torch wait for each other: sleeping or spinning.
 
-OpenMP's threads spin unless they are told otherwise. That saves microseconds where every thread has
-a core to itself. Where it has not, a thread that spins keeps the one it waits for from running,
-and a computation takes many times its time. OpenMP reads the policy once, when torch is imported,
-so this file imports nothing of that.
+OpenMP's threads spin by default. That saves microseconds if every thread has a core to itself. If
+not, a spinning thread keeps the thread that it waits for from running, and a computation takes many
+times as long. OpenMP reads the policy once, when torch is imported, so this file must not import
+torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-# Whoever has set one of these has made a choice: of OpenMP, of its GNU and of its Intel version.
+# If one of these is set, the user has made a choice: for OpenMP, or its GNU or Intel version.
 CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
@@ -22,7 +22,7 @@ def let_threads_sleep() -> bool:
     A program that uses the library sets `OMP_WAIT_POLICY=PASSIVE` itself.
 
     Returns:
-        Whether it was of any use: not so if torch has been imported, or a choice was made.
+        Whether it had an effect: not if torch has been imported, or a choice was made.
     """
     if "torch" in sys.modules or any(name in os.environ for name in CHOICES):
         return False

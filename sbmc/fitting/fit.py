@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import time
 
-from sbmc.fitting.assembly import collect, points, report_failures, warn_of_few_islands
+from sbmc.fitting.assembly import (
+    assemble_posterior,
+    point_posterior,
+    report_failures,
+    warn_of_few_islands,
+)
 from sbmc.fitting.preparation import describe_sampler, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
 from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
@@ -75,7 +80,9 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     refuse_if_locked(as_checkpoint(compute.checkpoint))
     prepared = prepare(request)
     if prepared.job is None:
-        return points(prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings)
+        return point_posterior(
+            prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings
+        )
     began = time.perf_counter()
     results, pilot, resumed = sample_islands(
         prepared.job,
@@ -95,7 +102,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     if resumed:
         seconds = sum(island.report.seconds for island in results)
     report_failures(results, compute.throw)
-    posterior = collect(
+    posterior = assemble_posterior(
         results,
         prepared.job.priors,
         prepared.subject,

@@ -1,4 +1,4 @@
-"""`sbmc.expect`: what a run of `fit` would take, before anything is sampled."""
+"""`sbmc.expect`: predicts the cost of a run of `fit` before anything is sampled."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from sbmc.samplers.noise import IslandNoise
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.target import Target
 
-# Seconds that measuring may take, about; and evaluations that a time is the median of.
+# Seconds that measuring may take, roughly; and how many evaluations a median is taken of.
 PATIENCE, REPEATS = 2.0, 3
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a run will take, as far as it is known beforehand.
+    """The cost of a run, as far as it is known beforehand.
 
     Attributes:
         islands: how many.
         particles: chains or particles per island.
-        batches: pieces of work that can be done at a time.
-        workers: how many of them are.
+        batches: how many batches of islands there are.
+        workers: how many batches run at a time.
         epochs: evaluations with gradient over all data, per chain.
         forward_epochs: evaluations without gradient, per chain.
-        total_epochs: of both kinds, all chains together, with what the anchors cost.
+        total_epochs: both kinds, over all chains, with the cost of the anchors.
         seconds: from a few evaluations that were measured; the anchors' training is left out.
         bytes: memory of one process that runs a batch, libraries and data included.
         total_bytes: memory of all processes.
-        disk_bytes: what the checkpoint takes at most; 0 without one.
-        notes: what was assumed.
+        disk_bytes: the largest size of the checkpoint; 0 without one.
+        notes: the assumptions.
     """
 
     islands: int
@@ -62,7 +62,7 @@ class Expectation:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """A few lines to read."""
+        """The figures as a few lines of text."""
         each = self.epochs + self.forward_epochs
         lines = [
             f"islands    {self.islands} of {self.particles} particles, in {self.batches} batches, "
@@ -78,7 +78,7 @@ class Expectation:
 
 @takes_arguments_of(FitRequest)
 def expect(request: FitRequest) -> Expectation:
-    """Say what `fit` would take with the same arguments; nothing is sampled and nothing written.
+    """Predict the cost of `fit` with the same arguments; nothing is sampled or written.
 
     A few evaluations of the likelihood are made, at most about two seconds of them, to measure how
     long they take.
@@ -90,8 +90,8 @@ def expect(request: FitRequest) -> Expectation:
         Epochs, time, memory and disk.
 
     Raises:
-        BadInput: what `fit` would refuse.
-        TypeError: an argument that `fit` does not have.
+        BadInput: `fit` would refuse an argument.
+        TypeError: `fit` does not have an argument.
 
     Example:
         >>> import sbmc
@@ -125,7 +125,7 @@ def expect(request: FitRequest) -> Expectation:
     workers, notes = _workers(prepared, len(batches))
     largest = population * max(map(len, batches))
     memory = prepared.memory
-    assert memory is not None  # there is work
+    assert memory is not None  # it is None for s = 0 only
     if memory.note:
         notes = (*notes, f"memory: {memory.note}")
     with torch_threads(executor.threads_each):
@@ -156,34 +156,34 @@ def expect(request: FitRequest) -> Expectation:
 
 @takes_arguments_of(FitRequest)
 def check(request: FitRequest) -> Prepared:
-    """Refuse what `fit` would refuse, without measuring anything.
+    """Check the arguments as `fit` does, without measuring anything.
 
     Args:
         request: the arguments of `fit`, given in the same way.
 
     Returns:
-        What would be sampled.
+        All that is needed to sample.
 
     Raises:
-        BadInput: what `fit` would refuse.
-        TypeError: an argument that `fit` does not have.
+        BadInput: `fit` would refuse an argument.
+        TypeError: `fit` does not have an argument.
     """
     return prepare(request)
 
 
 def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:
-    """Batches that run at a time."""
+    """How many batches run at a time, and a note if that is assumed."""
     executor, cores = prepared.executor, available_cores()
     if isinstance(executor, Processes):
         return min(executor.workers or cores, batches), ()
     if executor.workers is None:
-        words = f"how many workers there are is not known: {cores} assumed, as this machine's cores"
-        return min(cores, batches), (words,)
+        note = f"how many workers there are is not known: {cores} assumed, as this machine's cores"
+        return min(cores, batches), (note,)
     return min(executor.workers, batches), ()
 
 
 def _measure(job: Job, positions: int, count: EvaluationCount) -> float:
-    """Seconds of one pass over all data with so many positions."""
+    """Seconds of one pass over all data for so many positions."""
     target = job.target(0)
     rng = generator(job.seed, Stream.PILOT)
     start = target.prior.sample(positions, rng)
@@ -216,7 +216,7 @@ def _seconds_of_an_epoch(
 
 
 def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
-    """The median of a few times; of some positions, scaled to their number, if they take long."""
+    """The median of a few times; if it takes long, of some positions, scaled to their number."""
 
     def timed(some: Tensor) -> float:
         began = time.perf_counter()
@@ -225,7 +225,7 @@ def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
             torch.cuda.synchronize(some.device)
         return time.perf_counter() - began
 
-    timed(positions[:1])  # the first is slower: code is loaded, memory is taken
+    timed(positions[:1])  # the first call is slower, since it loads code and takes memory
     alone = timed(positions[:1])
     if alone * len(positions) * REPEATS > PATIENCE:
         few = max(1, min(len(positions), int(PATIENCE / REPEATS / alone)))
@@ -234,7 +234,7 @@ def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
 
 
 def format_seconds(seconds: float) -> str:
-    """A time to read.
+    """Format a time for people to read.
 
     Example:
         >>> format_seconds(0.26), format_seconds(125), format_seconds(7300)

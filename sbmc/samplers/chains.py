@@ -1,8 +1,7 @@
 """The loop around a Markov chain: budgets, step-size adaptation, finite checks, draws.
 
-It is given the `init` and `step` of an algorithm and does not depend on which one it is. Islands
-that run in one batch have their own step sizes, budgets and noise. A finished island is removed
-from the batch.
+It is given the `init` and `step` of an algorithm. Islands in one batch have their own step sizes,
+budgets and noise. A finished island is removed from the batch.
 """
 
 from __future__ import annotations
@@ -141,8 +140,7 @@ def run_chains(
             step. The state and the runs have to hold all that the next step depends on.
 
     Returns:
-        One run per island. An island whose start is not finite has failed; the others are not
-        affected.
+        One run per island. An island whose start is not finite has failed.
     """
     particles = rng.particles
     snapshot = checkpointer.restore("chains")

@@ -193,7 +193,7 @@ def test_a_real_model_interrupted(tmp_path, monkeypatch):
     expected = compute(folder, tmp_path / "undisturbed")
     assert expected.states.shape == (BLOCKS, BLOCK, 8)
     assert "".join(expected.words) == "".join(sorted(set(TEXT)))
-    made = hidden_states._Work._compute
+    made = hidden_states._StateFiles._compute
 
     def stopping(work, tokens):
         if len(files(tmp_path / "cache")) > 5:
@@ -201,7 +201,7 @@ def test_a_real_model_interrupted(tmp_path, monkeypatch):
         return made(work, tokens)
 
     with monkeypatch.context() as patch:
-        patch.setattr(hidden_states._Work, "_compute", stopping)
+        patch.setattr(hidden_states._StateFiles, "_compute", stopping)
         with pytest.raises(KeyboardInterrupt):
             compute(folder, tmp_path / "cache")
     assert torch.equal(compute(folder, tmp_path / "cache").states, expected.states)

@@ -234,7 +234,7 @@ def captured_work(monkeypatch, net, data, **options):
         found["work"], found["islands"] = work, islands
         return with_displacement(islands, work)
 
-    monkeypatch.setattr(sys.modules["sbmc.fitting.fit"], "with_movement", capture)
+    monkeypatch.setattr(sys.modules["sbmc.fitting.fit"], "with_displacement", capture)
     found["posterior"] = sbmc.fit(net, data, progress=False, **options)
     return found
 
@@ -275,7 +275,7 @@ def test_the_verdict_changes_no_bit_of_the_posterior(monkeypatch):
     net = nn.Linear(3, 2)
     judged = sbmc.fit(net, data, **options)
     monkeypatch.setattr(
-        sys.modules["sbmc.fitting.fit"], "with_movement", lambda islands, work: islands
+        sys.modules["sbmc.fitting.fit"], "with_displacement", lambda islands, work: islands
     )
     assert torch.equal(sbmc.fit(net, data, **options).positions, judged.positions)
 

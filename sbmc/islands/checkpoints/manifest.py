@@ -12,7 +12,7 @@ from typing import Any
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.checkpoints.store import ARGUMENT
 from sbmc.islands.job import Batch
-from sbmc.storage.files import misfit, parse_json
+from sbmc.storage.files import mismatch, parse_json
 from sbmc.target.probe import is_probe, probe_differences
 
 FORMAT = "sbmc-checkpoint"
@@ -76,7 +76,7 @@ class Manifest:
         require(kind == (FORMAT, VERSION), ARGUMENT, rule, got)
         intact = content.pop("digest", None) == json_digest(content)
         require(intact, ARGUMENT, f"a folder with an undamaged {NAME}", where)
-        misplaced = misfit(cls, {field.name: content.get(field.name) for field in fields(cls)})
+        misplaced = mismatch(cls, {field.name: content.get(field.name) for field in fields(cls)})
         batches = content.get("batches")
         good = not misplaced and isinstance(batches, list) and all(map(_is_batch, batches))
         require(good, ARGUMENT, f"a folder with a {NAME} of this version of sbmc", where)

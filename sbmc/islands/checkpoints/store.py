@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import Phrase, require
-from sbmc.storage.files import CheckpointError, put_in_place
+from sbmc.storage.files import CheckpointError, move_into_place
 
 ARGUMENT = "checkpoint"
 WRITABLE = "a folder that can be written to"
@@ -147,7 +147,7 @@ class LocalStore(Store):
     def _put(self, temporary: str, name: str, data: bytes) -> None:
         with open(self.where(temporary), "xb") as file:
             file.write(data)
-        put_in_place(self.where(temporary), self.where(name))
+        move_into_place(self.where(temporary), self.where(name))
 
     def _listed(self) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
