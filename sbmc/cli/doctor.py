@@ -1,4 +1,4 @@
-"""`sbmc doctor`: describes this machine in a text that can be pasted into an issue."""
+"""`sbmc doctor`: what this machine has, as text that can be pasted into an issue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `sbmc doctor` reports: versions, compiled code, threads, memory, extras."""
+"""What `sbmc doctor` looks at: versions, compiled code, threads, memory, extras."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sbmc.islands.executors.contract import available_cores
 from sbmc.islands.process_memory import format_bytes, resident_bytes
 from sbmc.model.kernels.native import build, chain, head, planes
 
-# The packages of each extra.
+# What each extra brings, by the names of the packages.
 EXTRAS = {
     "ray": ("ray",),
     "arviz": ("arviz",),
@@ -32,10 +32,10 @@ Sections = dict[str, dict[str, str]]
 
 
 def examine() -> Sections:
-    """Examine all that decides whether, and how fast, the library runs on this machine.
+    """Look at everything that decides how fast, and whether, the library runs here.
 
     Returns:
-        Lines by section and name. The user's home folder is shown as `~`.
+        Lines by section and name. The user's home folder is written as `~`.
     """
     sections = {
         "versions": _versions(),
@@ -133,12 +133,12 @@ def _extras() -> dict[str, str]:
 
 
 def _extra(extra: str, packages: tuple[str, ...]) -> str:
-    installed, missing = [], []
+    versions, missing = [], []
     for package in packages:
         try:
-            installed.append(f"{package} {metadata.version(package)}")
+            versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             missing.append(package)
     if not missing:
-        return ", ".join(installed)
+        return ", ".join(versions)
     return f"{', '.join(missing)} missing: pip install 'sbmc[{extra}]'"

@@ -1,4 +1,4 @@
-"""The commands, and the handling of errors: one line and an exit code."""
+"""The commands, and how errors end: with one line and an exit code."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"sbmc {__version__}")
         raise typer.Exit
 
@@ -50,19 +50,19 @@ app.command("head")(head_command)
 app.add_typer(embed_app, name="embed")
 app.command("doctor")(doctor_command)
 
-# Packages add commands of their own through entry points of this group: each names a function that
-# is given the application. The studies of this distribution do.
+# Other packages add commands through entry points of this group, as the studies of this
+# distribution do. An entry point names a function that is called with the application.
 COMMANDS = "sbmc.commands"
 
 
 @cache
 def _all_commands() -> Any:
-    """The commands of all packages, loaded when needed, since packages import this module."""
+    """Collect the commands of all packages; this is done late, since packages import this one."""
     for point in sorted(metadata.entry_points(group=COMMANDS), key=lambda point: point.name):
         try:
             register = point.load()
         except ImportError as error:
-            # A package that cannot be imported must not disable the other commands.
+            # A package that cannot be imported must not take the other commands with it.
             print(f"sbmc: the commands of {point.value} are missing: {error}", file=sys.stderr)
             continue
         register(app)
@@ -110,14 +110,14 @@ def _complain(error: Exception, message: str, code: int, arguments: Sequence[str
 
 
 def _explain(error: Any) -> str:
-    """Describe an error of the parser in the form of `sbmc.checks`: argument, rule, value."""
+    """Write the parser's complaint in our form: argument, rule, value."""
     context = getattr(error, "ctx", None)
     command = context.command if context else None
     where = context.command_path if context else "sbmc"
     option = getattr(error, "option_name", None)
     if option and hasattr(error, "possibilities"):
-        options = [name for each in (command.params if command else []) for name in each.opts]
-        hint = nearest(option, [name for name in options if name.startswith("--")])
+        known = [name for each in (command.params if command else []) for name in each.opts]
+        hint = nearest(option, [name for name in known if name.startswith("--")])
         return f"`option` must be one that `{where}` has (see --help), but got {option!r}.{hint}"
     if hasattr(error, "param_type"):  # something required is missing
         name = error.param.name if error.param else "argument"
@@ -125,7 +125,7 @@ def _explain(error: Any) -> str:
     commands = getattr(command, "commands", None)
     if commands and not hasattr(error, "param"):
         quoted = error.message.split("'")
-        name_given = quoted[1] if len(quoted) > 2 else error.message
-        hint = nearest(name_given, commands)
-        return f"`command` must be one of {', '.join(commands)}, but got {name_given!r}.{hint}"
+        given = quoted[1] if len(quoted) > 2 else error.message
+        hint = nearest(given, commands)
+        return f"`command` must be one of {', '.join(commands)}, but got {given!r}.{hint}"
     return f"`{where}`: {error.format_message()}"

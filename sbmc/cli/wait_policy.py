@@ -1,9 +1,9 @@
-"""Sets how threads inside an operation of torch wait for each other: sleeping or spinning.
+"""How the threads inside an operation of torch wait for each other: asleep, or spinning.
 
-OpenMP's threads spin by default. That saves microseconds if every thread has a core to itself. If
-not, a spinning thread keeps the thread that it waits for from running, and a computation takes many
-times as long. OpenMP reads the policy once, when torch is imported, so this file must not import
-torch.
+OpenMP's threads spin by default. That saves microseconds if every thread has a core to itself.
+Otherwise a spinning thread takes the core from the thread that it waits for, and a computation
+takes many times as long. OpenMP reads the policy once, when torch is imported, so this file must
+not import torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-# If one of these is set, the user has made a choice: for OpenMP, or its GNU or Intel version.
+# A user who has set one of these has made a choice: for OpenMP, its GNU or its Intel version.
 CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
@@ -22,7 +22,7 @@ def let_threads_sleep() -> bool:
     A program that uses the library sets `OMP_WAIT_POLICY=PASSIVE` itself.
 
     Returns:
-        Whether it had an effect: not if torch has been imported, or a choice was made.
+        Whether the policy was set: False if torch was imported before, or a choice was made.
     """
     if "torch" in sys.modules or any(name in os.environ for name in CHOICES):
         return False

@@ -174,8 +174,8 @@ def _unfinished(tuning: Tuning) -> list[str]:
 def _range(symbol: str, values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"Within one standard error of the smallest NLL: {symbol} = {values[0]:g} alone."
-    shown = ", ".join(f"{value:g}" for value in values)
-    return f"Within one standard error of the smallest NLL: {symbol} = {shown}."
+    listed = ", ".join(f"{value:g}" for value in values)
+    return f"Within one standard error of the smallest NLL: {symbol} = {listed}."
 
 
 def _show_forecast(plan: Plan, out: Path, data_dir: Path | None) -> None:

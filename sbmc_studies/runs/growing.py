@@ -202,9 +202,9 @@ def _require_each_island_once(folders: Sequence[Path], numbers_of: Sequence[rang
             require(index not in owner, "runs", "of islands that differ", given)
             owner[index] = folder
     missing = sorted(set(range(max(owner) + 1)) - owner.keys())
-    shown = ", ".join(map(str, missing[:_MOST_NAMED])) + (", …" if missing[_MOST_NAMED:] else "")
+    listed = ", ".join(map(str, missing[:_MOST_NAMED])) + (", …" if missing[_MOST_NAMED:] else "")
     rule = f"all islands from 0 to {max(owner)}"
-    require(not missing, "runs", rule, Phrase(f"none with island {shown}"))
+    require(not missing, "runs", rule, Phrase(f"none with island {listed}"))
 
 
 def _copy(source: Path, target: Path, manifest: Manifest, numbers: Sequence[int] | None) -> None:
