@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sbmc.prior.options import Prior
     from sbmc.prior.weight_decay import WeightDecay
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
-    from sbmc.target.building import build_target
+    from sbmc.target.builder import build_target
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
@@ -47,7 +47,7 @@ _HOMES = {
     "sbmc.prior.options": ("Prior",),
     "sbmc.prior.weight_decay": ("WeightDecay",),
     "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
-    "sbmc.target.building": ("build_target",),
+    "sbmc.target.builder": ("build_target",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
 }
