@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sbmc.posterior.saving import load
     from sbmc.prediction.prediction import Prediction, RegressionPrediction
     from sbmc.prior.options import Prior
-    from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
+    from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
     from sbmc.target.building import build_target
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
@@ -40,7 +40,18 @@ _HOMES = {
     "sbmc.posterior.posterior": ("Posterior",),
     "sbmc.prediction.prediction": ("Prediction", "RegressionPrediction"),
     "sbmc.prior.options": ("Prior",),
-    "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
+    "sbmc.samplers": (
+        "GHMC",
+        "HMC",
+        "MALA",
+        "NUTS",
+        "PCN",
+        "SGHMC",
+        "SGLD",
+        "SMC",
+        "UBU",
+        "AutoHMC",
+    ),
     "sbmc.target.building": ("build_target",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
@@ -69,6 +80,7 @@ __all__ = [
     "SGLD",
     "SMC",
     "UBU",
+    "AutoHMC",
     "BadInput",
     "Categorical",
     "CheckpointAt",

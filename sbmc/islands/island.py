@@ -31,6 +31,9 @@ class IslandReport:
         message: why it failed.
         forward_epochs: evaluations without gradient per particle.
         collapsed: in words, if SMC's population has collapsed.
+        relaxing: in words, if the sampler saw that its particles are not in equilibrium yet.
+        restarted: particles that blew up and were put back in the last half of the run; None if the
+            sampler does not say.
         temperatures: what SMC tells of each temperature.
         moves: how many moves followed the warm-up; of SMC, mutations at all temperatures. None if
             the sampler does not say.
@@ -57,6 +60,8 @@ class IslandReport:
     message: str = ""
     forward_epochs: float = 0.0
     collapsed: str = ""
+    relaxing: str = ""
+    restarted: int | None = None
     temperatures: list[dict[str, Any]] = field(default_factory=list)
     moves: int | None = None
     particle_acceptance: list[float] = field(default_factory=list)
@@ -136,6 +141,8 @@ def island_of(index: int, run: Any, *, attempts: int = 1, seconds: float = 0.0) 
         message=run.message,
         forward_epochs=float(run.forward_epochs),
         collapsed=getattr(run, "collapsed", ""),
+        relaxing=getattr(run, "relaxing", ""),
+        restarted=getattr(run, "restarts", None),
         temperatures=getattr(run, "temperatures", []),
         moves=getattr(run, "sampling_steps", None),
         particle_acceptance=[] if acceptance is None else acceptance.tolist(),

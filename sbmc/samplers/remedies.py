@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Symptom = Literal["too few moves", "rejected", "stayed", "collapsed"]
+Symptom = Literal["too few moves", "rejected", "stayed", "restarted", "relaxing", "collapsed"]
 
 # How much longer a run should be than one that did not suffice.
 LONGER = 4
