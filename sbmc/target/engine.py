@@ -209,6 +209,12 @@ class LikelihoodEngine:
         return self._point.nbytes
 
     @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """Number of elements of each sampled parameter; of all together if that is not known."""
+        space = getattr(self._ranges.forward, "space", None)
+        return (self.dim,) if space is None else tuple(space.sizes)
+
+    @property
     def shareable(self) -> bool:
         """Whether threads may evaluate it side by side."""
         # Other paths write a particle's weights into the one module, and a user's likelihood may
