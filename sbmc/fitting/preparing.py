@@ -17,7 +17,7 @@ from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
 from sbmc.islands.memory import parse_bytes
-from sbmc.islands.memory_budget import Memory, Plan, refuse_features, settle_memory
+from sbmc.islands.memory_budget import Memory, Plan, settle_memory
 from sbmc.islands.work import Work
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
@@ -162,8 +162,7 @@ def prepare(request: FitRequest) -> Prepared:
         build.chunk_size,
         limit,
     )
-    refuse_features(build.features_bytes, space.dim, plan)
-    engine = build(anchor_positions[0])
+    engine = build(anchor_positions[0], limit)
     executor, memory = settle_memory(engine, plan)
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import Phrase, require
 from sbmc.islands.checkpoints import CheckpointAt, kept_manifest
 from sbmc.islands.cost import Cost
 from sbmc.islands.executors import Executor, InProcess, Processes
@@ -25,7 +25,7 @@ from sbmc.islands.work import plan_batches
 from sbmc.log import logger
 from sbmc.model.chunks import ACTIVATION_BYTES, Chunks
 from sbmc.model.threads import torch_threads
-from sbmc.samplers.contract import VECTORS, Sampler
+from sbmc.samplers.contract import Sampler
 from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.minibatch import BATCH_BYTES
@@ -254,25 +254,3 @@ def with_peak(cost: Cost, memory: Memory | None, executor: Executor) -> Cost:
         sizes = (peak, memory.limit, memory.expected)
         logger.warning(words, *map(size_in_words, sizes))
     return replace(cost, expected_bytes=memory.expected, peak_bytes=peak, memory_limit=memory.limit)
-
-
-def refuse_features(size: int, dim: int, plan: Plan) -> None:
-    """Refuse a limit that features alone would break, before they are computed.
-
-    Args:
-        size: bytes of the features.
-        dim: number of sampled parameters.
-        plan: the run.
-
-    Raises:
-        BadInput: there is no room for them.
-    """
-    if plan.limit is None or not size:
-        return
-    # They are put together from batches: twice as much for a moment.
-    least = resident_bytes() + 2 * size + plan.population * VECTORS * dim * 4 + ALLOWANCE
-    if least > plan.limit:
-        raise BadInput(
-            f"`memory_limit` must be at least {size_in_words(least)}, for features that are "
-            f"computed once, but got {size_in_words(plan.limit)}."
-        )
