@@ -17,7 +17,7 @@ from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
 from sbmc.islands.job import Job
-from sbmc.islands.memory_budget import Memory, RunSize, refuse_features, settle_memory
+from sbmc.islands.memory_budget import Memory, RunSize, settle_memory
 from sbmc.islands.process_memory import parse_bytes
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
@@ -165,8 +165,7 @@ def prepare(request: FitRequest) -> Prepared:
         build.chunk_size,
         limit,
     )
-    refuse_features(build.features_bytes, space.dim, run_size)
-    engine = build(anchor_positions[0])
+    engine = build(anchor_positions[0], limit)
     executor, memory = settle_memory(engine, run_size)
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
