@@ -66,6 +66,17 @@ CHARTS = {
 }
 
 
+def assert_nothing_is_cut_off(picture):
+    """Legends and the heading lie inside a matplotlib figure."""
+    picture.draw_without_rendering()
+    width, height = picture.bbox.size
+    legends = [axes.get_legend() for axes in picture.axes if axes.get_legend()]
+    for part in [*picture.legends, *legends, picture._suptitle]:
+        box = part.get_window_extent()
+        assert 0 <= box.x0 <= box.x1 <= width, part
+        assert 0 <= box.y0 <= box.y1 <= height, part
+
+
 def figure(chart, title="A title", caption="A caption."):
     """A figure of a chart."""
     return Figure(title, caption, chart, alt="What can be seen.")

@@ -102,8 +102,8 @@ class Work:
         rows = self.sampler.batch_size
         whole = len(self.engine.examples)
         work = multiplications(inputs, min(rows or whole, whole), positions)
-        # The mini-batches of particles differ: they go through in one piece.
-        apart = self.engine.shareable and rows is None
+        # The mini-batches of particles differ: only a kernel takes them in chunks of particles.
+        apart = self.engine.shareable and (rows is None or self.engine.batch_kernel() is not None)
         return threads_for(work, positions, apart=apart)
 
     def measure(self) -> tuple[int | None, str]:

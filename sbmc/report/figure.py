@@ -21,6 +21,16 @@ class Figure:
         chart: what is drawn.
         alt: what can be seen in it, for readers who cannot see it.
         data: the table below it, if it is not the chart's own.
+
+    Example:
+        >>> from sbmc.report.charts import Curve, LineChart
+        >>> from sbmc.report.charts.axis import Axis
+        >>> from sbmc.report.charts.style import series_style
+        >>> curve = Curve(series_style(0, "S-HMC"), x=[0.0, 0.5, 1.0], y=[0.0, 0.8, 1.0])
+        >>> chart = LineChart([curve], Axis("false positives"), Axis("true positives"))
+        >>> figure = Figure("ROC", "Higher is better.", chart, alt="A curve above the diagonal.")
+        >>> figure.render()[:46]
+        '<figure><figcaption><h4>ROC</h4><p>Higher is b'
     """
 
     title: str

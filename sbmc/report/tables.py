@@ -93,10 +93,10 @@ def table(
         for index, cells in enumerate(group):
             first, *others = cells
             start = first if isinstance(first, Cell) else Cell(first)
-            made = [_cell("th", start, scope="row")]
-            made += [_cell("td", c if isinstance(c, Cell) else Cell(c)) for c in others]
-            made += [el("td")] * (columns - len(cells))
-            rows.append(el("tr", *made, class_="quiet" if index in quiet else None))
+            row_cells = [_cell("th", start, scope="row")]
+            row_cells += [_cell("td", c if isinstance(c, Cell) else Cell(c)) for c in others]
+            row_cells += [el("td")] * (columns - len(cells))
+            rows.append(el("tr", *row_cells, class_="quiet" if index in quiet else None))
         bodies.append(el("tbody", *rows))
     inner = el(
         "table",

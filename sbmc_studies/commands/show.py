@@ -11,13 +11,12 @@ from sbmc.checks import BadInput
 from sbmc.cli.printing import print_wide
 from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment
-from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.experiments.methods import METHODS, method_label
 from sbmc_studies.figures.sure_unsure import draw_file
 from sbmc_studies.paper.tables.columns import table_columns
 from sbmc_studies.records.health import health_of, pooled_verdict
 from sbmc_studies.records.pooling import Pooled, pool
 from sbmc_studies.records.record import Record
-from sbmc_studies.report.labels import method_label
 from sbmc_studies.runs.runner import Run
 
 PICTURE = "sure_and_unsure.png"

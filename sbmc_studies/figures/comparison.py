@@ -147,11 +147,11 @@ def read_comparison(
     what = "runs made with --confidence" + (f" of {', '.join(methods)}" if methods else "")
     require(bool(results), "records", f"a folder with {experiment.name} {what}", str(records))
     styles = method_styles(experiment, [styled for styled, *_ in results.values()])
-    made = tuple(
+    compared = tuple(
         MethodResult(style, styled.method, styled.islands, pooled, arrays, in_paper)
         for style, (styled, pooled, arrays, in_paper) in zip(styles, results.values(), strict=True)
     )
-    return Comparison(experiment.name, protocol, made)
+    return Comparison(experiment.name, protocol, compared)
 
 
 def seed_mean(stack: np.ndarray) -> np.ndarray:

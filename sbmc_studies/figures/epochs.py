@@ -19,7 +19,7 @@ from sbmc_studies.records.pooling import Pooled
 
 
 class Panel(NamedTuple):
-    """What is drawn of a metric: value = offset + factor * metric."""
+    """A metric on its way into a figure, which shows offset + factor * metric."""
 
     metric: str
     title: str
@@ -28,7 +28,7 @@ class Panel(NamedTuple):
     ticks: tuple[float, ...] = ()  # of a logarithmic axis
 
     def value(self, metric: float) -> float:
-        """What is drawn."""
+        """What the figure shows of a value of the metric."""
         return self.offset + self.factor * metric
 
 
@@ -102,9 +102,9 @@ def find_series(experiment: Experiment, runs: Runs) -> list[Series]:
     series = []
     for curve in experiment.curves.get("epochs", ()):
         points = {epochs: runs.pooled(curve_row(curve, epochs)) for epochs in curve["epochs"]}
-        found = {epochs: pooled for epochs, pooled in points.items() if pooled is not None}
-        if found:
-            series.append(Series(curve["label"], tuple(found), tuple(found.values())))
+        known = {epochs: pooled for epochs, pooled in points.items() if pooled is not None}
+        if known:
+            series.append(Series(curve["label"], tuple(known), tuple(known.values())))
     return series
 
 

@@ -18,11 +18,11 @@ def build(comparison: Comparison, limits: Limits) -> list[Figure]:
         shown = spread_evenly(len(thresholds), limits.points)
         x, y = ([float(values[i]) for i in shown] for values in (thresholds, accuracies))
         curves.append(Curve(row.style, x, y))
-        best, there = (
+        threshold, accuracy = (
             comparison.metric(row, f"confidence.optimal_f1.{name}")
             for name in ("threshold", "accuracy")
         )
-        points.append(Point(row.style, best, there))
+        points.append(Point(row.style, threshold, accuracy))
     low, high = nice_range([value for curve in curves for value in curve.y])
     low, high = max(0.0, low), min(1.0, high)
     optimal = "; ".join(f"{p.style.label} {p.y:.3f} at {p.x:.2f}" for p in points)

@@ -23,13 +23,13 @@ MOST_LETTERS = 300
 
 
 def look_up_pictures(
-    name: str, wanted: Sequence[Extreme], seed: int, data_dir: Path | None
+    name: str, extremes: Sequence[Extreme], seed: int, data_dir: Path | None
 ) -> list[np.ndarray] | None:
     """Find the pictures of inputs on this machine; nothing is downloaded.
 
     Args:
         name: of the data set.
-        wanted: which inputs.
+        extremes: which inputs.
         seed: of the run, which some out-of-domain groups are drawn with.
         data_dir: where to look first.
 
@@ -47,7 +47,7 @@ def look_up_pictures(
         return None
     groups = {TEST: data.test[0], **data.ood}
     pictures = []
-    for each in wanted:
+    for each in extremes:
         inputs = groups.get(each.group)
         if inputs is None or not 0 <= each.index < len(inputs) or inputs.ndim != 4:
             return None
@@ -56,13 +56,13 @@ def look_up_pictures(
 
 
 def look_up_texts(
-    name: str, wanted: Sequence[Extreme], data_dir: Path | None
+    name: str, extremes: Sequence[Extreme], data_dir: Path | None
 ) -> list[str | None] | None:
     """Find the texts of inputs, cut at `MOST_LETTERS`.
 
     Args:
         name: of the data set.
-        wanted: which inputs.
+        extremes: which inputs.
         data_dir: where to look first.
 
     Returns:
@@ -71,7 +71,7 @@ def look_up_texts(
     """
     if name not in TEXTS:
         return None
-    rows = {each.index for each in wanted if each.group == TEST}
+    rows = {each.index for each in extremes if each.group == TEST}
     texts: dict[int, str] = {}
     try:
         with gzip.open(locate(TEXTS[name], data_dir), "rt", encoding="utf-8") as file:
@@ -82,4 +82,4 @@ def look_up_texts(
                     )
     except (BadInput, DataNotFound, OSError, EOFError, ValueError, KeyError, TypeError):
         return None
-    return [texts.get(each.index) if each.group == TEST else None for each in wanted]
+    return [texts.get(each.index) if each.group == TEST else None for each in extremes]

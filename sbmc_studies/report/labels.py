@@ -7,18 +7,13 @@ from typing import Any
 
 from sbmc.report.markup import cut
 from sbmc_studies.experiments.experiment import Row
-from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.experiments.methods import method_label
 from sbmc_studies.records.record import Record
 
 MOST_LETTERS = 90
 _SHORT = {"islands": "P", "particles": "N", "prior_variance": "v", "mutations": "M"}
 # These are named last: they follow from the others, or matter least.
 _LAST = ("draws", "thinning", "step_size", "adapt", "warmup", "jitter", "launch")
-
-
-def method_label(method: str) -> str:
-    """The name of a method in tables; a method that this version does not know keeps its own."""
-    return METHODS[method].label if method in METHODS else cut(method, 40)
 
 
 def name_settings(settings: Sequence[tuple[Record, tuple[Row, ...]]]) -> list[str]:

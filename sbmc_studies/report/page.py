@@ -182,9 +182,9 @@ def _unreadable(collection: Collection, limits: Limits) -> Html | None:
     shown = collection.unreadable[: limits.keys]
     rows = [[el("code", cut(path, 200)), cut(why, 300)] for path, why in shown]
     caption = f"{count(len(collection.unreadable), 'file')} could not be read and are left out"
-    made = table(caption, ("File", "What is wrong with it"), plain_rows(rows))
+    files = table(caption, ("File", "What is wrong with it"), plain_rows(rows))
     title = el("h2", "Left out", id="left-out")
-    return el("section", title, made, aria_labelledby="left-out")
+    return el("section", title, files, aria_labelledby="left-out")
 
 
 def _title(collection: Collection) -> str:

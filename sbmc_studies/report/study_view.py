@@ -57,7 +57,7 @@ class StudyView:
         """What the meta-classifier left behind for the drawn settings; None if for none."""
         rows = []
         for setting, style in self.drawn:
-            runs = [(run, found) for run in setting.runs if (found := _read_arrays(run))]
+            runs = [(run, loaded) for run in setting.runs if (loaded := _read_arrays(run))]
             if not runs:
                 continue
             pooled = pool([run.record for run, _ in runs])

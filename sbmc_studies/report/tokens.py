@@ -41,7 +41,7 @@ class Tokens:
 def look_up_tokens(
     name: str,
     checksum: str,
-    wanted: Sequence[Extreme],
+    extremes: Sequence[Extreme],
     *,
     cache: Path | None = None,
     block: int = 128,
@@ -52,7 +52,7 @@ def look_up_tokens(
     Args:
         name: of the data set.
         checksum: of the data, which names their folder in the cache.
-        wanted: which inputs.
+        extremes: which inputs.
         cache: of hidden states; the user's if not given.
         block: tokens in a block.
         classes: how many tokens are classes; those of the data set if not given.
@@ -83,7 +83,7 @@ def look_up_tokens(
             if row[i + 1] in class_tokens
         ]
         before = []
-        for each in wanted:
+        for each in extremes:
             known = each.group == TEST and 0 <= each.index < len(positions)
             row, at = positions[each.index] if known else (0, -1)
             text_before = "".join(

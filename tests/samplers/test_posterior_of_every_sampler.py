@@ -83,12 +83,12 @@ def states(posterior_of, settings, particles):
     return positions[torch.multinomial(weights, particles, generator=rng)]
 
 
-def regression(settings, particles):
+def regression(settings, particles, dtype=torch.float64):
     """Positions and weights of one island of `fit`."""
     problem = conjugate_regression()
     posterior = sbmc.fit(
-        problem.model,
-        (problem.inputs, problem.targets),
+        problem.model.to(dtype),
+        (problem.inputs.to(dtype), problem.targets.to(dtype)),
         s=S,
         prior_variance=problem.prior_variance,
         likelihood=sbmc.Gaussian(noise_variance=problem.noise_variance),
@@ -156,6 +156,16 @@ def test_regression(sampler):
     settings = sampler(**settings)
     expected = regression_moments(settings, stated)
     assert mean_and_covariance_fit(states(regression, settings, particles), *expected)
+
+
+@pytest.mark.parametrize("sampler", [sbmc.SGLD, sbmc.SGHMC, sbmc.UBU])
+def test_regression_by_kernels_and_noise_in_c(sampler):
+    """In single precision: mini-batches, noise and steps are those of the compiled code."""
+    settings, particles, stated = budget_of(sampler)
+    settings = sampler(**settings, noise="philox")
+    expected = regression_moments(settings, stated)
+    found, _ = regression(settings, particles, torch.float32)
+    assert mean_and_covariance_fit(found.double(), *expected)
 
 
 @every_run

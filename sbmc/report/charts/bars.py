@@ -28,7 +28,7 @@ class Bar:
 
     @property
     def length(self) -> float:
-        """Of both parts together."""
+        """The length of both parts together."""
         return self.pale + self.full
 
 

@@ -15,9 +15,10 @@ from sbmc.report.markup import el, join
 from sbmc.report.numbers import percent, short
 from sbmc.report.page import Section
 from sbmc.report.tables import Cell, Table, number
+from sbmc_studies.experiments.methods import method_label
 from sbmc_studies.records.pooling import Pooled
 from sbmc_studies.report.collect import Setting, Study
-from sbmc_studies.report.labels import differing_settings, method_label
+from sbmc_studies.report.labels import differing_settings
 from sbmc_studies.report.study_view import StudyView, missing
 
 _OUTSIDE, _WRONG = "entropy.epistemic.ood.all", "entropy.epistemic.incorrect"
@@ -88,15 +89,15 @@ def _family(members: dict[tuple[float, int], Setting]) -> Family:
     return Family(title, tuple(points))
 
 
-def _named(made: list[Family], groups: Sequence[dict[tuple[float, int], Setting]]) -> list[Family]:
+def _named(named: list[Family], groups: Sequence[dict[tuple[float, int], Setting]]) -> list[Family]:
     """Tell families of the same methods apart by what else is set."""
-    for title in dict.fromkeys(family.title for family in made):
-        alike = [index for index, family in enumerate(made) if family.title == title]
+    for title in dict.fromkeys(family.title for family in named):
+        alike = [index for index, family in enumerate(named) if family.title == title]
         if len(alike) > 1:
             records = [next(iter(groups[index].values())).record for index in alike]
             for index, text in zip(alike, differing_settings(records, _FREE), strict=True):
-                made[index] = Family(f"{title}, {text}" if text else title, made[index].points)
-    return made
+                named[index] = Family(f"{title}, {text}" if text else title, named[index].points)
+    return named
 
 
 def build(view: StudyView) -> Section | None:
@@ -128,22 +129,22 @@ def build(view: StudyView) -> Section | None:
 def _figures(family: Family) -> list[Figure]:
     scales = sorted({point.s for point in family.points})
     counts = sorted({point.islands for point in family.points})
-    made = []
+    figures = []
     if len(scales) > 1:
         curves = [
             (f"P = {p}", [(scales.index(q.s), q) for q in family.points if q.islands == p])
             for p in counts
         ]
         names = tuple(short(s) for s in scales)
-        made.append(_figure(family, "s", "s, scale of the prior", names, curves))
+        figures.append(_figure(family, "s", "s, scale of the prior", names, curves))
     if len(counts) > 1:
         curves = [
             (f"s = {short(s)}", [(counts.index(q.islands), q) for q in family.points if q.s == s])
             for s in scales
         ]
         names = tuple(map(str, counts))
-        made.append(_figure(family, "P", "P, number of islands", names, curves))
-    return made
+        figures.append(_figure(family, "P", "P, number of islands", names, curves))
+    return figures
 
 
 def _figure(

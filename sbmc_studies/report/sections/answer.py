@@ -134,13 +134,13 @@ def _references(best: Setting, settings: list[Setting]) -> list[Setting]:
     def prior_and_data(each: Setting) -> tuple[object, ...]:
         return tuple(each.record.settings.get(name) for name in ("prior_variance", "fraction"))
 
-    found = []
+    references = []
     for method in ("map", "de"):
-        some = [
+        candidates = [
             each
             for each in settings
             if each.method == method and prior_and_data(each) == prior_and_data(best)
         ]
-        some.sort(key=lambda each: (each.islands != best.islands, -(each.islands or 0)))
-        found += some[:1] if method != best.method else []
-    return found
+        candidates.sort(key=lambda each: (each.islands != best.islands, -(each.islands or 0)))
+        references += candidates[:1] if method != best.method else []
+    return references

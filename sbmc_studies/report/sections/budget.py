@@ -17,8 +17,8 @@ def build(view: StudyView) -> Section | None:
     experiment = view.study.experiment
     if experiment is None:
         return None
-    found = epochs.find_series(experiment, StudyRuns(view.study))
-    series = [each for each in found if len(each.points) > 1]
+    all_series = epochs.find_series(experiment, StudyRuns(view.study))
+    series = [each for each in all_series if len(each.points) > 1]
     if not series:
         return None
     figures = epochs.build(experiment.name, series, view.limits)

@@ -69,10 +69,10 @@ def _table(view: StudyView, sampled: list[tuple[Setting, Islands]]) -> Html:
         *("Setting", "islands completed", "acceptance", "step size", "temperatures"),
         *("ESS at the last one", "log evidence", "effective islands", "collapsed", "health"),
     )
-    made = table(
+    islands_table = table(
         "Islands of each setting, all seeds: least, mean and most", headings, plain_rows(rows)
     )
-    return join((made, view.omitted(len(rows), len(sampled))))
+    return join((islands_table, view.omitted(len(rows), len(sampled))))
 
 
 def _verdicts(view: StudyView, sampled: list[tuple[Setting, Islands]]) -> Html | None:
@@ -106,13 +106,13 @@ def _acceptance(view: StudyView, drawn: list[tuple[Setting, Islands]]) -> Figure
     means = [f"{name} {sum(d.value for d in dots) / len(dots):.2f}" for name, dots in rows]
     bands = {tuple(s.record.settings.get("acceptance_band") or ()) for s, _ in drawn}
     band = bands.pop() if len(bands) == 1 else ()
-    wanted = (float(band[0]), float(band[1])) if len(band) == 2 and _are_numbers(band) else None
+    interval = (float(band[0]), float(band[1])) if len(band) == 2 and _are_numbers(band) else None
     caption = "A dot for each island of each seed"
-    caption += "; shaded: where the step size is adapted to." if wanted else "."
+    caption += "; shaded: where the step size is adapted to." if interval else "."
     return Figure(
         "Acceptance of each island",
         caption,
-        DotChart(rows, Axis("acceptance"), wanted),
+        DotChart(rows, Axis("acceptance"), interval),
         alt=f"Mean acceptance: {'; '.join(means)}.",
     )
 
@@ -175,8 +175,8 @@ def _convergence(view: StudyView, sampled: list[tuple[Setting, Islands]]) -> Htm
         *("R-hat, worst", "ESS, least", "IACT, longest"),
     )
     shown = rows[: view.limits.rows]
-    made = table("Nested R-hat, R-hat and ESS (first seed)", headings, plain_rows(shown))
-    return join((made, view.omitted(len(shown), len(rows), "line")))
+    summaries = table("Nested R-hat, R-hat and ESS (first seed)", headings, plain_rows(shown))
+    return join((summaries, view.omitted(len(shown), len(rows), "line")))
 
 
 def _are_numbers(band: tuple) -> bool:

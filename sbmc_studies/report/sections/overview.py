@@ -6,9 +6,8 @@ from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import count, seconds
 from sbmc.report.page import Section
 from sbmc.report.tables import facts, plain_rows, table
-from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.experiments.methods import METHODS, method_label
 from sbmc_studies.report.collect import Study
-from sbmc_studies.report.labels import method_label
 from sbmc_studies.report.study_view import StudyView
 
 # A longer list would keep readers from the results.
@@ -93,8 +92,8 @@ def _others(view: StudyView) -> list[Html | None]:
         for run in others[: view.limits.rows]
     ]
     caption = "Runs without a result that could stand in a table"
-    made = table(caption, ("Method", "Seed", "Outcome", "Why"), plain_rows(rows))
-    return [made, view.omitted(len(rows), len(others), "run")]
+    failures = table(caption, ("Method", "Seed", "Outcome", "Why"), plain_rows(rows))
+    return [failures, view.omitted(len(rows), len(others), "run")]
 
 
 def _failures(islands: list) -> str:

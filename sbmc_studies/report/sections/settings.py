@@ -53,16 +53,16 @@ def _varied(view: StudyView, settings: Sequence[Setting]) -> Html | None:
         return None
     rows = []
     for each in settings[: view.limits.rows]:
-        own = each.record.settings
-        words = ", ".join(
-            f"{cut(name, 40)}\u00a0=\u00a0{_text(own[name])}"
+        settings_of_run = each.record.settings
+        text = ", ".join(
+            f"{cut(name, 40)}\u00a0=\u00a0{_text(settings_of_run[name])}"
             for name in varied
-            if own.get(name) is not None
+            if settings_of_run.get(name) is not None
         )
-        rows.append([each.label, cut(words, 1200), el("code", each.record.hash)])
-    made = table("Settings that differ", ("Setting", "its own", "hash"), plain_rows(rows))
+        rows.append([each.label, cut(text, 1200), el("code", each.record.hash)])
+    differing = table("Settings that differ", ("Setting", "its own", "hash"), plain_rows(rows))
     summary = el("summary", f"Settings that differ ({count(len(varied), 'name')})")
-    return el("details", summary, made)
+    return el("details", summary, differing)
 
 
 def _cost(view: StudyView) -> Html:
@@ -82,8 +82,8 @@ def _cost(view: StudyView) -> Html:
         *("wall time", "ms an epoch"),
     )
     note = "A dash: first islands of a larger run, whose time was not measured on their own."
-    made = table("Cost, mean over seeds", headings, plain_rows(rows))
-    return join((el("h4", "Cost"), made, el("p", note, class_="note")))
+    costs = table("Cost, mean over seeds", headings, plain_rows(rows))
+    return join((el("h4", "Cost"), costs, el("p", note, class_="note")))
 
 
 def _machines(view: StudyView) -> Html:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from chart_examples import assert_nothing_is_cut_off
 from confidence_records import GROUPS, arrays, entropies_of, write
 
 from sbmc.checks import BadInput
@@ -277,13 +278,7 @@ def every_row(tmp_path_factory):
 def test_with_every_row_nothing_is_cut_off(every_row, name):
     assert len(every_row.rows) == len(ROWS)
     picture = draw_picture(FIGURES[name](every_row, LIMITS), every_row.heading())
-    picture.draw_without_rendering()
-    width, height = picture.bbox.size
-    legends = [axes.get_legend() for axes in picture.axes if axes.get_legend()]
-    for part in [*picture.legends, *legends, picture._suptitle]:
-        box = part.get_window_extent()
-        assert 0 <= box.x0 <= box.x1 <= width, part
-        assert 0 <= box.y0 <= box.y1 <= height, part
+    assert_nothing_is_cut_off(picture)
 
 
 def test_the_papers_entropies_stand_at_its_own_rows_only(every_row):
