@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.scaling_tables import in_words
+from benchmarks.scaling_tables import format_seconds
 from sbmc.report.charts import Curve, Guide, LineChart
 from sbmc.report.charts.axis import Axis, nice_range
 from sbmc.report.charts.style import Style, series_style, series_styles
@@ -49,7 +49,7 @@ def _lengths(record: dict[str, Any]) -> Figure:
     lengths = sorted({row["island_seconds"] for row in rows})
     curves, guides = [], []
     for index, length in enumerate(lengths):
-        style = series_style(index, f"an island takes {in_words(length)}")
+        style = series_style(index, f"an island takes {format_seconds(length)}")
         curve = _efficiency(style, [row for row in rows if row["island_seconds"] == length])
         curves.append(curve)
         if limits[length] <= max(curve.x):

@@ -12,7 +12,7 @@ import torch
 
 from sbmc import __version__
 from sbmc.islands.executors.contract import available_cores
-from sbmc.islands.memory import resident_bytes, size_in_words
+from sbmc.islands.process_memory import format_bytes, resident_bytes
 from sbmc.model.kernels.native import (
     adam,
     build,
@@ -133,11 +133,11 @@ def _threads() -> dict[str, str]:
 
 
 def _memory() -> dict[str, str]:
-    lines = {"this process": size_in_words(resident_bytes())}
+    lines = {"this process": format_bytes(resident_bytes())}
     names = {"machine": "SC_PHYS_PAGES", "free": "SC_AVPHYS_PAGES"}
     for name, setting in names.items():
         if setting in getattr(os, "sysconf_names", {}):
-            lines[name] = size_in_words(os.sysconf(setting) * os.sysconf("SC_PAGE_SIZE"))
+            lines[name] = format_bytes(os.sysconf(setting) * os.sysconf("SC_PAGE_SIZE"))
     return lines
 
 

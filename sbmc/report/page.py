@@ -13,7 +13,7 @@ from sbmc import __version__
 from sbmc.report.limits import MOST_BYTES, Limits
 from sbmc.report.markup import Html, el, escape, join
 from sbmc.report.theme import read_asset
-from sbmc.storage.files import written_whole
+from sbmc.storage.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def fit_page(
 def write_page(page: str, path: Path) -> None:
     """Write a page, whole or not at all; the folder is made if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(page.encode("utf-8"))
 
 

@@ -14,7 +14,7 @@ from sbmc.report.charts import BarChart, HeatMap, LineChart, SpiderChart
 from sbmc.report.charts.matplotlib_axes import BACKGROUND, DRAW, legend_handle
 from sbmc.report.charts.style import KeyEntry
 from sbmc.report.figure import Figure
-from sbmc.storage.files import written_whole
+from sbmc.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -114,7 +114,7 @@ def write_picture(picture: Picture, path: Path) -> Path:
     content = BytesIO()
     picture.savefig(content, format=kind, dpi=110, metadata=_UNDATED.get(kind))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(_with_palette(content) if kind == "png" else content.getvalue())
     return path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from sbmc.checks import BadInput
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment
 from sbmc_studies.experiments.methods import METHODS, method_label

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sbmc.checks import require
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
 from sbmc_studies.paper.tables import appendix, groups, paper_index, times

@@ -143,8 +143,8 @@ def test_a_watched_executor_keeps_so_many_under_way():
     most = []
 
     class Counting(InProcess):
-        def open(self, work, checkpoint_files, tell):
-            session, under_way = super().open(work, checkpoint_files, tell), [0]
+        def open(self, job, checkpoint_files, report_progress):
+            session, under_way = super().open(job, checkpoint_files, report_progress), [0]
             submit, wait = session.submit, session.wait
 
             def more(batch):

@@ -145,7 +145,7 @@ def test_the_body_runs_once_over_the_data_however_long_the_sampling(data):
 def test_cached_is_uncached(data, monkeypatch):
     net = Net().double()
     cached = fitted(net, data)
-    for module in ("sbmc.target.building", "sbmc.posterior.posterior"):
+    for module in ("sbmc.target.builder", "sbmc.posterior.posterior"):
         monkeypatch.setattr(importlib.import_module(module), "split_model", lambda *_: None)
     plain = fitted(net, data)
     assert plain.settings["kernel"] is None  # where the head alone would have one

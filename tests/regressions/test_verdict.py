@@ -13,10 +13,10 @@ from every_sampler import discover, small
 from torch import nn
 
 import sbmc
-from sbmc.fitting.preparing import describe_sampler
+from sbmc.fitting.preparation import describe_sampler
+from sbmc.islands.displacement import FISHER_ROWS, with_displacement
 from sbmc.islands.health import Health, HealthWarning, assess
 from sbmc.islands.island import IslandReport
-from sbmc.islands.movement import FISHER_ROWS, with_movement
 from sbmc.samplers import HMC, MALA, SGHMC, SMC
 from sbmc.target.curvature import diagonal_fisher, estimate_fisher
 
@@ -202,7 +202,7 @@ def test_displacement_is_in_units_of_the_posterior(monkeypatch):
     covariance = torch.linalg.inv(inputs.mT @ inputs / noise + torch.eye(dim))
     draws = mean + torch.randn(400, dim) @ torch.linalg.cholesky(covariance).mT
     exact = dataclasses.replace(island, positions=draws)
-    (measured,) = with_movement([exact], dataclasses.replace(found["work"], start=at(mean)))
+    (measured,) = with_displacement([exact], dataclasses.replace(found["work"], start=at(mean)))
     displacement = torch.tensor(measured.report.displacement).double()
     # The standard error of the mean square over 400 particles in 6 dimensions is 3 %, and that of
     # the information from 128 rows 5 % in each of them.
@@ -234,9 +234,9 @@ def captured_work(monkeypatch, net, data, **options):
 
     def capture(islands, work):
         found["work"], found["islands"] = work, islands
-        return with_movement(islands, work)
+        return with_displacement(islands, work)
 
-    monkeypatch.setattr(sys.modules["sbmc.fitting.fit"], "with_movement", capture)
+    monkeypatch.setattr(sys.modules["sbmc.fitting.fit"], "with_displacement", capture)
     found["posterior"] = sbmc.fit(net, data, progress=False, **options)
     return found
 
@@ -249,7 +249,7 @@ def test_the_verdict_costs_less_than_an_epoch(monkeypatch, rows):
     engine = found["work"].engine
     watched = Watched(engine._ranges.forward)
     monkeypatch.setattr(engine._ranges, "forward", watched)
-    with_movement(found["islands"], found["work"])
+    with_displacement(found["islands"], found["work"])
     assert 0 < watched.examples <= min(rows, FISHER_ROWS)
 
 
@@ -277,7 +277,7 @@ def test_the_verdict_changes_no_bit_of_the_posterior(monkeypatch):
     net = nn.Linear(3, 2)
     judged = sbmc.fit(net, data, **options)
     monkeypatch.setattr(
-        sys.modules["sbmc.fitting.fit"], "with_movement", lambda islands, work: islands
+        sys.modules["sbmc.fitting.fit"], "with_displacement", lambda islands, work: islands
     )
     assert torch.equal(sbmc.fit(net, data, **options).positions, judged.positions)
 

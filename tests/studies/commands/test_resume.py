@@ -24,7 +24,7 @@ import sbmc as package
 from sbmc.islands.checkpoints import open_store
 from sbmc.islands.checkpoints.manifest import Manifest
 from sbmc.islands.checkpoints.store import LocalStore
-from sbmc.islands.work import Work
+from sbmc.islands.job import Work
 from sbmc_studies.records.record import read_record
 
 
@@ -191,7 +191,7 @@ def test_force_begins_anew(sbmc, monkeypatch, network):
 
 
 def test_interrupted_with_some_islands_done_among_several_runs(sbmc, monkeypatch):
-    from sbmc.islands.running import Interrupted
+    from sbmc.islands.scheduler import Interrupted
 
     def interrupted(*args, **kwargs):
         raise Interrupted(3, 8, "somewhere")

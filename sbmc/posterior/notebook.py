@@ -1,4 +1,4 @@
-"""How a posterior shows itself in a notebook: a small table, escaped, without scripts or styles."""
+"""The HTML of a posterior in a notebook: a small table, escaped, without scripts or styles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def posterior_card(posterior: Posterior) -> str:
-    """HTML of a posterior: what it is, what it cost, and whether its sampler did its work.
+    """HTML of a posterior: its sizes, its cost and its health.
 
     Args:
-        posterior: to be shown.
+        posterior: the posterior to show.
 
     Returns:
         A table; every text in it is escaped.

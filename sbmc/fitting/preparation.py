@@ -1,4 +1,4 @@
-"""From the arguments of `fit` to work that is ready to be done; nothing is sampled here."""
+"""Checks the arguments of `fit` and builds what they ask for; nothing is sampled here."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, is_whole, require
-from sbmc.fitting.anchoring import Anchoring, resolve_anchors, resolve_start
-from sbmc.fitting.collecting import Subject
+from sbmc.fitting.anchors import Anchoring, resolve_anchors, resolve_start
+from sbmc.fitting.assembly import Subject
 from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
-from sbmc.islands.memory import parse_bytes
-from sbmc.islands.memory_budget import Memory, Plan, refuse_features, settle_memory
-from sbmc.islands.work import Work
+from sbmc.islands.job import Job
+from sbmc.islands.memory_budget import Memory, RunSize, refuse_features, settle_memory
+from sbmc.islands.process_memory import parse_bytes
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.model.functional import converted
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
-from sbmc.posterior.identity import APART, IN_WORDS, identify, software
+from sbmc.posterior.identity import DIVISIBLE, EXPLANATIONS, identify, software
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.prior.original import OriginalPrior, resolve_prior
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
-from sbmc.target.building import EngineBuilder
+from sbmc.target.builder import EngineBuilder
 from sbmc.target.curvature import diagonal_fisher
 from sbmc.target.engine import LikelihoodEngine
 
-# Settings that do not decide what an island does: which ones there are, and how they are combined.
-NOT_THE_ISLANDS = (*APART, *IN_WORDS, "anchors", "prior_epochs", "island_weights")
+# Settings that do not affect a single island: which islands there are, how they are combined, and
+# explanations.
+NOT_THE_ISLANDS = (*DIVISIBLE, *EXPLANATIONS, "anchors", "prior_epochs", "island_weights")
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,21 @@ class Prepared:
 
     Attributes:
         subject: what is sampled.
-        work: what islands do; None for s = 0, where there is nothing to do.
-        numbers: of the islands.
+        job: what islands need to run; None for s = 0, where nothing is sampled.
+        numbers: the numbers of the islands.
         anchors: `(anchors, dim)`.
-        anchor_epochs: what they cost.
-        power: of the likelihood.
-        settings: everything that decides the result, as plain values.
+        anchor_epochs: the cost of the anchors.
+        power: the exponent of the likelihood.
+        settings: all that decides the result, as plain values.
         identity: what a checkpoint of this run must agree with.
         executor: runs the islands.
-        location: where checkpoints are saved, if anywhere.
-        seconds: what the curvature of the prior took.
-        memory: what the run will take; None for s = 0.
+        location: where checkpoints are saved; None for none.
+        seconds: time of computing the curvature of the prior.
+        memory: the predicted memory of the run; None for s = 0.
     """
 
     subject: Subject
-    work: Work | None
+    job: Job | None
     numbers: range
     anchors: Tensor
     anchor_epochs: float
@@ -79,7 +80,7 @@ def prepare(request: FitRequest) -> Prepared:
         request: the arguments.
 
     Returns:
-        What is ready to be sampled.
+        All that is needed to sample.
 
     Raises:
         BadInput: an argument breaks its rule.
@@ -95,14 +96,16 @@ def prepare(request: FitRequest) -> Prepared:
     algorithm, start, weighting = _resolve_sampler(request)
     model, parameters, anchors = request.model, request.parameters, request.anchors
     space = select_parameters(model, parameters)
-    own = space.flatten(model)
-    dtype = own.dtype if compute.dtype is None else compute.dtype
-    like = own.to(torch.device(own.device if compute.device is None else compute.device), dtype)
+    weights = space.flatten(model)
+    dtype = weights.dtype if compute.dtype is None else compute.dtype
+    like = weights.to(
+        torch.device(weights.device if compute.device is None else compute.device), dtype
+    )
     anchor_positions, anchor_cost = resolve_anchors(
         model, anchors, compute.anchor_epochs, space, like
     )
     numbers = range(int(first_island), int(first_island) + int(islands))
-    every = anchor_positions
+    all_anchors = anchor_positions
     anchor_positions = anchor_positions[: numbers.stop]
     family = as_likelihood(request.likelihood)
     examples = as_examples(request.data).to(dtype=dtype, device=like.device)
@@ -112,12 +115,12 @@ def prepare(request: FitRequest) -> Prepared:
         subject.model,
         space,
         dtype=dtype,
-        trained=every,
+        trained=all_anchors,
         examples=examples,
         likelihood=family,
     ).to(like)
     scheme.check(anchor_positions, original, family)
-    begin = resolve_start(start, space, like)
+    start_rule = resolve_start(start, space, like)
     settings = {
         **scheme.describe(),
         **original.settings,
@@ -136,10 +139,10 @@ def prepare(request: FitRequest) -> Prepared:
     if first_island:
         settings["first_island"] = int(first_island)
     build = EngineBuilder(*subject, examples, compute.path, compute.chunk_size)
-    settings["probe"] = build.probe(every[0])
+    settings["probe"] = build.probe(all_anchors[0])
     ready = Prepared(
         subject=subject,
-        work=None,
+        job=None,
         numbers=numbers,
         anchors=anchor_positions,
         anchor_epochs=anchor_cost,
@@ -152,7 +155,7 @@ def prepare(request: FitRequest) -> Prepared:
     )
     if scheme.is_point:
         return ready
-    plan = Plan(
+    run_size = RunSize(
         algorithm,
         int(particles),
         numbers,
@@ -162,9 +165,9 @@ def prepare(request: FitRequest) -> Prepared:
         build.chunk_size,
         limit,
     )
-    refuse_features(build.features_bytes, space.dim, plan)
+    refuse_features(build.features_bytes, space.dim, run_size)
     engine = build(anchor_positions[0])
-    executor, memory = settle_memory(engine, plan)
+    executor, memory = settle_memory(engine, run_size)
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
     settings["kernel_reason"] = engine.kernel_reason
@@ -173,11 +176,11 @@ def prepare(request: FitRequest) -> Prepared:
     prior_epochs += original.epochs
     if prior_epochs:
         settings["prior_epochs"] = prior_epochs
-    settings["identity"] = identify(*subject, every, priors[0], examples, begin)
+    settings["identity"] = identify(*subject, all_anchors, priors[0], examples, start_rule)
     decisive = {name: value for name, value in settings.items() if name not in NOT_THE_ISLANDS}
     return dataclasses.replace(
         ready,
-        work=Work(algorithm, engine, priors, begin, int(particles), int(seed), scheme.power),
+        job=Job(algorithm, engine, priors, start_rule, int(particles), int(seed), scheme.power),
         identity={**decisive, "versions": software(subject.model)},
         executor=executor,
         memory=memory,
@@ -214,25 +217,25 @@ def _require_positive_integers(**values: Any) -> None:
 def _build_priors(
     scheme: Anchoring, anchors: Tensor, original: OriginalPrior, engine: LikelihoodEngine
 ) -> tuple[list[AnchoredPrior], int]:
-    """The prior around each anchor, and the epochs that went into their curvature."""
+    """The prior around each anchor, and the epochs of computing their curvature."""
     if not scheme.curved:
         return [scheme.prior(anchor, original) for anchor in anchors], 0
     parts, priors, epochs = engine.parts(), [], 0
     for index, anchor in enumerate(anchors):
-        found = diagonal_fisher(parts, anchor)
-        epochs += found.epochs
-        information = found.diagonal.to(original.variance)
-        if bool(torch.isfinite(information).all()):
-            priors.append(scheme.prior(anchor, original, information))
+        information_at = diagonal_fisher(parts, anchor)
+        epochs += information_at.epochs
+        diagonal = information_at.diagonal.to(original.variance)
+        if bool(torch.isfinite(diagonal).all()):
+            priors.append(scheme.prior(anchor, original, diagonal))
         else:
-            # Its islands are to fail, as they do where the likelihood is not finite; others go on.
+            # The islands of this anchor will fail, as where the likelihood is not finite.
             logger.warning("the curvature at anchor %d is not finite", index)
             priors.append(AnchoredPrior(anchor, torch.full_like(anchor, torch.nan), anchor))
     return priors, epochs
 
 
 def describe_sampler(sampler: Any) -> dict[str, Any]:
-    """Settings as plain values; a move stands with its name."""
+    """Settings as plain values; a move of SMC has its name among them."""
     plain = {}
     for item in dataclasses.fields(sampler):
         value = getattr(sampler, item.name)

@@ -11,7 +11,7 @@ from tiny_language import TEXT, WIDTH, folder_of_weights, needs_transformers, re
 from tiny_language import use_stand_in as stand_in
 
 from sbmc.checks import BadInput
-from sbmc.language import states, text_states
+from sbmc.language import hidden_states, text_states
 
 BLOCK = 8
 BLOCKS = len(TEXT) // BLOCK
@@ -19,7 +19,7 @@ BLOCKS = len(TEXT) // BLOCK
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch):
-    monkeypatch.setattr(states, "IN_FILE", 10)
+    monkeypatch.setattr(hidden_states, "IN_FILE", 10)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_computed_once(weights, tmp_path, monkeypatch):
 def test_interrupted_runs_go_on_with_the_same_bits(weights, tmp_path, monkeypatch):
     stand_in(monkeypatch)
     expected = compute(weights, tmp_path / "undisturbed").states
-    calls = -(-BLOCKS // states.TOGETHER)
+    calls = -(-BLOCKS // hidden_states.TOGETHER)
     stand_in(monkeypatch, stop_after=23)
     with pytest.raises(KeyboardInterrupt):
         compute(weights, tmp_path / "cache")
@@ -77,14 +77,14 @@ def test_interrupted_runs_go_on_with_the_same_bits(weights, tmp_path, monkeypatc
     loaded = stand_in(monkeypatch)
     found = compute(weights, tmp_path / "cache")
     assert torch.equal(found.states, expected)
-    assert loaded[0].calls == calls - 4 * 10 // states.TOGETHER
+    assert loaded[0].calls == calls - 4 * 10 // hidden_states.TOGETHER
 
 
 CHILD = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from tiny_language import TEXT, StandIn
-from sbmc.language import states
+from sbmc.language import hidden_states
 
 class Deadly(StandIn):
     def states(self, blocks):
@@ -92,9 +92,9 @@ class Deadly(StandIn):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().states(blocks)
 
-states.IN_FILE = 10
-states.load_frozen = Deadly
-states.text_states(TEXT, sys.argv[2], cache=sys.argv[3], block=8, progress=False)
+hidden_states.IN_FILE = 10
+hidden_states.load_frozen = Deadly
+hidden_states.text_states(TEXT, sys.argv[2], cache=sys.argv[3], block=8, progress=False)
 """
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_file_is_made_again(weights, tmp_path, monkeypatch, damage, ca
     path.write_bytes(data)
     loaded = stand_in(monkeypatch)
     assert torch.equal(compute(weights, tmp_path / "cache").states, expected)
-    assert loaded[0].calls == 10 / states.TOGETHER
+    assert loaded[0].calls == 10 / hidden_states.TOGETHER
     assert "is damaged" in caplog.text
 
 
@@ -160,14 +160,14 @@ def test_progress_says_what_was_done_before(weights, tmp_path, monkeypatch, caps
 
 def test_states_beyond_float16_are_refused(weights, tmp_path, monkeypatch):
     loaded = stand_in(monkeypatch)
-    make = states.load_frozen
+    make = hidden_states.load_frozen
 
     def huge(found):
         model = make(found)
         model.table = model.table * 1e6
         return model
 
-    monkeypatch.setattr(states, "load_frozen", huge)
+    monkeypatch.setattr(hidden_states, "load_frozen", huge)
     with pytest.raises(BadInput, match="finite in float16"):
         compute(weights, tmp_path / "cache")
     assert len(loaded) == 1
@@ -193,7 +193,7 @@ def test_a_real_model_interrupted(tmp_path, monkeypatch):
     expected = compute(folder, tmp_path / "undisturbed")
     assert expected.states.shape == (BLOCKS, BLOCK, 8)
     assert "".join(expected.words) == "".join(sorted(set(TEXT)))
-    made = states._Work._compute
+    made = hidden_states._StateFiles._compute
 
     def stopping(work, tokens):
         if len(files(tmp_path / "cache")) > 5:
@@ -201,7 +201,7 @@ def test_a_real_model_interrupted(tmp_path, monkeypatch):
         return made(work, tokens)
 
     with monkeypatch.context() as patch:
-        patch.setattr(states._Work, "_compute", stopping)
+        patch.setattr(hidden_states._StateFiles, "_compute", stopping)
         with pytest.raises(KeyboardInterrupt):
             compute(folder, tmp_path / "cache")
     assert torch.equal(compute(folder, tmp_path / "cache").states, expected.states)

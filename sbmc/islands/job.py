@@ -1,8 +1,8 @@
-"""The work of a run, cut into batches of islands that can be done anywhere, in any order.
+"""The job of a run, divided into batches of islands that can run anywhere, in any order.
 
-Islands need nothing of each other. A batch is one island, or several that are folded into one, and
-what comes of it depends on the work, on the batch, and on nothing else: not on the process that
-does it, nor on what was done before.
+Islands are independent of each other. A batch is one island, or several that are folded into one.
+Its result depends only on the job and on the numbers of its islands. It does not depend on the
+process that runs it, nor on what ran before.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from sbmc.target.target import Target
 # Islands are folded into one batch up to this many particles.
 FOLD_PARTICLES = 160
 
-# Numbers of the islands that run as one.
+# The numbers of the islands that run together.
 Batch = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
-    """All that islands need apart from their numbers: what a worker is sent, once.
+class Job:
+    """All that islands need apart from their numbers. It is sent to every worker once.
 
     Attributes:
         sampler: the algorithm's settings.
         engine: log likelihood and gradient, in the model's own coordinates.
-        priors: one for each anchor; island i has number i modulo their number.
+        priors: one for each anchor; island i has the prior with the number i modulo their count.
         start: where an island's particles begin.
         particles: particles per island.
         seed: island i draws from the stream (seed, i) and from nothing else.
-        power: of the likelihood.
-        threads: that torch may use for a batch; None leaves them alone.
+        power: the exponent of the likelihood.
+        threads: how many torch may use for a batch; None does not change their number.
     """
 
     sampler: Sampler
@@ -67,18 +67,18 @@ class Work:
         report: Callable[[list[IslandRun]], None] | None = None,
         checkpointer: Checkpointer = NO_CHECKPOINTS,
     ) -> list[Island]:
-        """Run the islands of a batch as one.
+        """Run the islands of a batch together.
 
         Args:
             batch: their numbers; they must have the same prior.
             report: called now and then with all runs.
-            checkpointer: of the snapshots from which the batch can go on.
+            checkpointer: is offered the snapshots from which the batch can continue.
 
         Returns:
             The islands, in the order of the batch.
 
         Raises:
-            Exception: whatever the likelihood raises. The batch is lost then, and nothing else.
+            Exception: whatever the likelihood raises. Only this batch fails then.
         """
         began = time.perf_counter()
         target = self.target(batch[0])
@@ -97,21 +97,21 @@ class Work:
         ]
 
     def _threads_for(self, particles: int) -> AbstractContextManager[None]:
-        """As many threads as evaluations of so many particles are worth."""
+        """As many threads as pay off when so many particles are evaluated."""
         inputs, positions = self.engine.examples.inputs, particles * self.engine.dim
         rows = self.sampler.batch_size
-        whole = len(self.engine.examples)
-        work = multiplications(inputs, min(rows or whole, whole), positions)
+        examples = len(self.engine.examples)
+        work = multiplications(inputs, min(rows or examples, examples), positions)
         # The mini-batches of particles differ: only a kernel takes them in chunks of particles.
         apart = self.engine.shareable and (rows is None or self.engine.batch_kernel() is not None)
         return threads_for(work, positions, apart=apart)
 
-    def measure(self) -> tuple[int | None, str]:
-        """How much an island has to do, and in which unit progress counts it.
+    def progress_unit(self) -> tuple[int | None, str]:
+        """How much an island has to do, and the unit in which progress is counted.
 
         Returns:
-            Steps, or epochs; None and `"islands"` for SMC, whose temperatures are not known
-            beforehand.
+            The number of steps or epochs, and their name; None and `"islands"` for SMC, whose
+            number of temperatures is not known beforehand.
         """
         if self.sampler.steps:
             return self.sampler.steps, "steps"
@@ -127,10 +127,10 @@ def plan_batches(
 
     Args:
         islands: their numbers.
-        anchors: which the islands take in turn.
+        anchors: how many anchors there are; the islands take them in turn.
         population: positions of one island.
-        fold: most positions of one batch, by rule if not given; an island that has more is a batch
-            of its own, and with 1 every island is.
+        fold: the largest number of positions in one batch, by rule if not given. An island that has
+            more is a batch of its own; with 1, every island is.
 
     Returns:
         The batches.
@@ -142,13 +142,13 @@ def plan_batches(
     size = max(1, (FOLD_PARTICLES if fold is None else fold) // population)
     batches = []
     for anchor in range(anchors):
-        own = [index for index in islands if index % anchors == anchor]
-        batches += [tuple(own[i : i + size]) for i in range(0, len(own), size)]
+        same_anchor = [index for index in islands if index % anchors == anchor]
+        batches += [tuple(same_anchor[i : i + size]) for i in range(0, len(same_anchor), size)]
     return batches
 
 
 def progress_of(runs: Sequence[Any], unit: str, each: int | None) -> dict[str, Any]:
-    """What a display is told of a batch: plain values that can be sent from anywhere.
+    """The progress of a batch, as plain values that can be sent between processes.
 
     Args:
         runs: of the batch's islands.
@@ -156,23 +156,23 @@ def progress_of(runs: Sequence[Any], unit: str, each: int | None) -> dict[str, A
         each: how much of it an island has to do, if that is known.
 
     Returns:
-        `done` in that unit, `through` (islands that are done), `epochs`, and where there are some
-        `acceptance` and `temperature`, which are means and the lowest of the islands'.
+        `done` in that unit, `through` (the number of islands that are done), `epochs` and, where
+        there are some, `acceptance` (the mean of the islands) and `temperature` (the lowest).
     """
     spent = [run.epochs + run.forward_epochs for run in runs]
     if each is None:
         through = sum(run.outcome != "running" for run in runs)
         done = through
     else:
-        made = [run.steps for run in runs] if unit == "steps" else spent
-        through = sum(m >= each for m in made)
-        done = sum(min(m, each) for m in made)
+        progress = [run.steps for run in runs] if unit == "steps" else spent
+        through = sum(m >= each for m in progress)
+        done = sum(min(m, each) for m in progress)
     fields: dict[str, Any] = {"done": done, "through": through, "epochs": max(spent)}
     acceptance = [run.acceptance[-1] for run in runs if run.acceptance]
     if acceptance:  # samplers that reject nothing have none
         fields["acceptance"] = sum(acceptance) / len(acceptance)
-    heat = [getattr(run, "temperature", None) for run in runs]
-    known = [value for value in heat if value is not None]
+    temperatures = [getattr(run, "temperature", None) for run in runs]
+    known = [value for value in temperatures if value is not None]
     if known:
         fields["temperature"] = min(known)
     return fields

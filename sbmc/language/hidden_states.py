@@ -1,11 +1,11 @@
-"""Hidden states of a text under a frozen model: computed once, kept as files, gone on with.
+"""Hidden states of a text under a frozen model, computed once and saved as files.
 
     <folder>/text.safetensors           the tokens, and the output layer's rows of those that occur
     <folder>/states-00003.safetensors   hidden states of blocks 96 to 127, in float16
 
-A file is written under another name and renamed, so that it is whole or not there, and has its own
-digest in it. A run that was killed goes on after the last whole file, with the same bits, since
-blocks go through the model in the same groups. Once all files are there no model is loaded.
+A file is written under a temporary name and renamed, so that it is always complete, and it contains
+its own digest. A run that was killed continues after the last complete file, with the same bits,
+since blocks go through the model in the same groups. Once all files exist no model is loaded.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.checkpoints import open_store
 from sbmc.islands.checkpoints.codec import Damaged, pack, unpack
 from sbmc.islands.checkpoints.store import Store
-from sbmc.language.frozen import FrozenModel, Weights, find_weights, load_frozen
+from sbmc.language.frozen_model import FrozenModel, Weights, find_weights, load_frozen
 from sbmc.log import logger
 from sbmc.progress import open_progress
 
 BLOCK = 128
 # Blocks that go through the model together: activations of two stay in cache.
 TOGETHER = 2
-# Blocks in a file: seconds of work that a kill can cost.
+# Blocks in a file: a killed run loses at most so many.
 IN_FILE = 32
 _FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
 class TextStates:
-    """A text as a frozen model sees it, in blocks.
+    """The tokens and hidden states of a text, in blocks.
 
     Attributes:
         weights: of the model.
         text_checksum: SHA-256 of the text.
-        tokens: `(blocks, length)` int64; a rest that fills no block is left out.
-        states: `(blocks, length, width)` float16, what the output layer is given.
+        tokens: `(blocks, length)` int64; an incomplete last block is left out.
+        states: `(blocks, length, width)` float16, the inputs of the output layer.
         vocabulary: the tokens that occur, in order, `(size,)` int64.
         output: the output layer's rows of these, `(size, width)` float32.
         words: the tokens that occur as text, in the order of `vocabulary`.
@@ -59,7 +59,7 @@ class TextStates:
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of what decides everything else: weights, text and length of a block."""
+        """SHA-256 of weights, text and length of a block, which decide everything else."""
         return _key(self.weights, self.text_checksum, self.tokens.shape[1])
 
 
@@ -76,7 +76,7 @@ def text_states(
     Args:
         text: at least one block of it.
         model: as `find_weights` takes it.
-        cache: a folder; the files stand in one of its own in there, named by weights and text.
+        cache: a folder; the files are in a subfolder that is named by weights and text.
         block: tokens in a block. A position sees only its own block.
         progress: as `open_progress` takes it.
 
@@ -84,7 +84,7 @@ def text_states(
         Tokens, hidden states and output layer.
 
     Raises:
-        BadInput: an argument that is refused, or a model that will not do.
+        BadInput: an argument is refused, or the model cannot be used.
         DataNotFound: there is no model.
         CheckpointError: a file could not be written or read.
     """
@@ -94,8 +94,8 @@ def text_states(
     text_checksum = hashlib.sha256(text.encode()).hexdigest()
     key = _key(weights, text_checksum, block)
     store = open_store(Path(cache).expanduser() / key[:12])
-    work = _Work(store, key, weights)
-    about = work.about(text)
+    files = _StateFiles(store, key, weights)
+    about = files.about(text)
     tokens = about.tensors["tokens"].long()
     blocks = len(tokens) // block
     require(blocks >= 1, "text", f"at least {block} tokens long", Phrase(f"{len(tokens)} tokens"))
@@ -104,7 +104,7 @@ def text_states(
         weights=weights,
         text_checksum=text_checksum,
         tokens=tokens,
-        states=work.states(tokens, progress),
+        states=files.states(tokens, progress),
         vocabulary=about.tensors["vocabulary"],
         output=about.tensors["output"],
         words=tuple(about.words),
@@ -117,7 +117,7 @@ class _About:
     words: list[str]
 
 
-class _Work:
+class _StateFiles:
     """One text under one model, in one folder; the model is loaded when it is first needed."""
 
     def __init__(self, store: Store, key: str, weights: Weights) -> None:
@@ -125,8 +125,8 @@ class _Work:
         self._loaded: FrozenModel | None = None
 
     def about(self, text: str) -> _About:
-        found = self._read("text.safetensors")
-        if found is None:
+        saved = self._read("text.safetensors")
+        if saved is None:
             self._store.probe()
             model = self._model()
             tokens = model.tokens(text)
@@ -139,18 +139,18 @@ class _Work:
             words = [model.tokenizer.decode([token]) for token in occurring.tolist()]
             self._write("text.safetensors", tensors, {"words": words})
             return _About(tensors, words)
-        return _About(found[0], found[1]["words"])
+        return _About(saved[0], saved[1]["words"])
 
     def states(self, tokens: Tensor, progress: bool | None) -> Tensor:
         groups = [slice(i, i + IN_FILE) for i in range(0, len(tokens), IN_FILE)]
         missing, done = [], 0
-        whole: Tensor | None = None
+        all_states: Tensor | None = None
         for index, group in enumerate(groups):
-            found = self._read(_name(index))
-            if found is None:
+            saved = self._read(_name(index))
+            if saved is None:
                 missing.append(index)
                 continue
-            whole = _put(whole, found[0]["states"], group, len(tokens))
+            all_states = _put(all_states, saved[0]["states"], group, len(tokens))
             done += len(tokens[group])
         if missing:
             total = len(tokens)
@@ -160,11 +160,11 @@ class _Work:
                 for index in missing:
                     part = self._compute(tokens[groups[index]])
                     self._write(_name(index), {"states": part}, {})
-                    whole = _put(whole, part, groups[index], total)
+                    all_states = _put(all_states, part, groups[index], total)
                     done += len(part)
                     bar.update(done)
-        assert whole is not None  # there is at least one block
-        return whole
+        assert all_states is not None  # there is at least one block
+        return all_states
 
     def _compute(self, tokens: Tensor) -> Tensor:
         model = self._model()
@@ -196,11 +196,11 @@ class _Work:
         return (tensors, metadata) if metadata.get("key") == self._key else None
 
 
-def _put(whole: Tensor | None, part: Tensor, group: slice, blocks: int) -> Tensor:
-    """Put a part in its place; what it is a part of is made when the first one shows its shape."""
-    whole = part.new_empty(blocks, *part.shape[1:]) if whole is None else whole
-    whole[group] = part
-    return whole
+def _put(all_states: Tensor | None, part: Tensor, group: slice, blocks: int) -> Tensor:
+    """Copy a part into the tensor of all states, which is made with the first part."""
+    all_states = part.new_empty(blocks, *part.shape[1:]) if all_states is None else all_states
+    all_states[group] = part
+    return all_states
 
 
 def _name(index: int) -> str:

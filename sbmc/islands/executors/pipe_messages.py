@@ -12,7 +12,7 @@ def send(stream: IO[bytes], message: Any) -> None:
     """Write a message.
 
     Raises:
-        OSError: nobody reads any more.
+        OSError: the other side has closed the pipe.
     """
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     stream.write(len(data).to_bytes(_LENGTH, "big"))

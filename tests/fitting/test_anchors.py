@@ -13,7 +13,7 @@ from torch import nn
 
 import sbmc
 from sbmc import HMC, SGLD, SMC, BadInput, Gaussian, fit
-from sbmc.fitting.anchoring import Anchoring
+from sbmc.fitting.anchors import Anchoring
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.prior.original import OriginalPrior
 from sbmc.target.minibatch import MiniBatches
@@ -121,9 +121,9 @@ def no_shrink(anchor, factor_variance, variance, centre=None):
 
 
 BUGS = {
-    "centre not shrunk": ("factor", "sbmc.fitting.anchoring.factor_prior", no_shrink),
-    "power forgotten": ("split", "sbmc.fitting.anchoring.Anchoring.power", 1.0),
-    "power of T forgotten": ("cold", "sbmc.fitting.anchoring.Anchoring.power", 1.0),
+    "centre not shrunk": ("factor", "sbmc.fitting.anchors.factor_prior", no_shrink),
+    "power forgotten": ("split", "sbmc.fitting.anchors.Anchoring.power", 1.0),
+    "power of T forgotten": ("cold", "sbmc.fitting.anchors.Anchoring.power", 1.0),
     "prior not tempered": (
         "warm",
         "sbmc.prior.gaussian.AnchoredPrior.tempered",
@@ -131,7 +131,7 @@ BUGS = {
     ),
     "curvature not used": (
         "laplace",
-        "sbmc.fitting.anchoring.laplace_variance",
+        "sbmc.fitting.anchors.laplace_variance",
         lambda s, variance, information: s * variance,
     ),
 }
@@ -249,7 +249,7 @@ def test_targets_of_several_priors_share_an_engine_and_count_apart():
     ],
 )
 def test_an_island_is_what_its_anchor_alone_would_give(monkeypatch, start, options):
-    monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 2)  # so that all folds are one island
+    monkeypatch.setattr("sbmc.islands.job.FOLD_PARTICLES", 2)  # so that all folds are one island
     options = {"sampler": QUICK, "particles": 2, "start": start, "islands": 4, **in_groups(options)}
     several = fit(make_net(), DATA, anchors=MEMBERS, **options)
     assert [report.index for report in several.islands] == [0, 1, 2, 3]
@@ -263,7 +263,7 @@ def test_an_island_is_what_its_anchor_alone_would_give(monkeypatch, start, optio
 def test_islands_of_one_anchor_are_folded_without_a_trace(monkeypatch):
     options = {"s": 0.2, "anchors": MEMBERS, "sampler": QUICK, "particles": 2, "islands": 7}
     together = fit(make_net(), DATA, **options)
-    monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 2)
+    monkeypatch.setattr("sbmc.islands.job.FOLD_PARTICLES", 2)
     apart = fit(make_net(), DATA, **options)
     torch.testing.assert_close(together.positions, apart.positions, rtol=1e-8, atol=1e-10)
     assert together.islands[5].index == 5

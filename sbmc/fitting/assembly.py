@@ -1,4 +1,4 @@
-"""From the islands' outcomes to a posterior: parameters, weights, cost, and what to warn of."""
+"""Assembles the posterior from the islands: parameters, weights, cost and warnings."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ FEWEST_EFFECTIVE = 2.0
 
 
 class Subject(NamedTuple):
-    """What is sampled: a network, its parameters, and the likelihood of its outputs."""
+    """A network, the parameters that are sampled, and the likelihood of its outputs."""
 
     model: nn.Module
     space: ParameterSpace
     likelihood: Likelihood
 
 
-def points(subject: Subject, anchors: Tensor, epochs: float, settings: dict[str, Any]) -> Posterior:
+def point_posterior(
+    subject: Subject, anchors: Tensor, epochs: float, settings: dict[str, Any]
+) -> Posterior:
     """The Dirac at each anchor, for s = 0: no sampling, no epochs.
 
     Args:
         subject: what would be sampled.
-        anchors: `(anchors, dim)`; an island each.
-        epochs: what they cost.
-        settings: of `fit`.
+        anchors: `(anchors, dim)`, one for each island.
+        epochs: the cost of the anchors.
+        settings: the settings of the run.
 
     Returns:
         The posterior.
@@ -52,7 +54,7 @@ def points(subject: Subject, anchors: Tensor, epochs: float, settings: dict[str,
     )
 
 
-def collect(
+def assemble_posterior(
     results: list[Island],
     priors: Sequence[AnchoredPrior],
     subject: Subject,
@@ -61,26 +63,26 @@ def collect(
     settings: dict[str, Any],
     power: float = 1.0,
 ) -> Posterior:
-    """Put the islands that completed together.
+    """Make a posterior of the islands that completed.
 
     Args:
         results: all islands, in order.
-        priors: their coordinates, which they take in turn.
+        priors: the priors, which the islands take in turn.
         subject: what was sampled.
-        anchor_epochs: what the anchors cost.
-        seconds: what the run took.
-        settings: of `fit`; a pilot's and a curved prior's epochs among them.
-        power: of the likelihood in the target.
+        anchor_epochs: the cost of the anchors.
+        seconds: the time of the run.
+        settings: the settings of the run, with the epochs of a pilot and of a curved prior.
+        power: the exponent of the likelihood in the target.
 
     Returns:
         The posterior, in the model's own coordinates.
     """
-    kept = [island for island in results if island.positions is not None]
-    own = [priors[island.report.index % len(priors)] for island in kept]
+    completed = [island for island in results if island.positions is not None]
+    completed_priors = [priors[island.report.index % len(priors)] for island in completed]
     positions = torch.stack(
         [
             prior.to_parameters(island.positions)
-            for prior, island in zip(own, kept, strict=True)
+            for prior, island in zip(completed_priors, completed, strict=True)
             if island.positions is not None
         ]
     )
@@ -90,13 +92,13 @@ def collect(
     curvature = float(settings.get("prior_epochs", 0))
     total = spent * settings["particles"] + anchor_epochs + curvature
     each = spent / len(results), forward / len(results)
-    weighted = [island.weights for island in kept if island.weights is not None]
+    weighted = [island.weights for island in completed if island.weights is not None]
     logger.debug("%d islands in %.1f s", len(results), seconds)
     posterior = Posterior(
         *subject,
         positions,
         log_evidence=torch.tensor(
-            [island.report.log_evidence or 0.0 for island in kept], dtype=torch.float64
+            [island.report.log_evidence or 0.0 for island in completed], dtype=torch.float64
         ),
         islands=[island.report for island in results],
         cost=Cost(*each, anchor_epochs, total, seconds, curvature),
@@ -104,7 +106,7 @@ def collect(
         within=torch.stack(weighted) if weighted else None,
         weighting=settings["island_weights"],
     )
-    posterior.priors, posterior.power = own, power
+    posterior.priors, posterior.power = completed_priors, power
     return posterior
 
 
@@ -113,20 +115,20 @@ def report_failures(results: list[Island], throw: bool) -> None:
     failed = [island.report for island in results if island.positions is None]
     if not failed:
         return
-    words = "; ".join(f"island {r.index}: {r.message}" for r in failed)
+    causes = "; ".join(f"island {r.index}: {r.message}" for r in failed)
     if throw or len(failed) == len(results):
-        raise RuntimeError(f"{len(failed)} of {len(results)} islands failed ({words}).")
+        raise RuntimeError(f"{len(failed)} of {len(results)} islands failed ({causes}).")
     warnings.warn(
-        f"{len(failed)} of {len(results)} islands failed and are left out ({words}).",
+        f"{len(failed)} of {len(results)} islands failed and are left out ({causes}).",
         RuntimeWarning,
         stacklevel=4,
     )
 
 
 def warn_of_few_islands(posterior: Posterior) -> None:
-    """Say in words that predictions rest on few islands."""
+    """Warn if predictions rest on few islands."""
     count, effective = len(posterior.log_evidence), posterior.island_ess
-    # Two islands can hardly ever count as two; they are let off at one and a half.
+    # Two islands are hardly ever worth two effective ones, so that 1.5 is enough for them.
     if posterior.weighting == "evidence" and effective < min(FEWEST_EFFECTIVE, 0.75 * count):
         warnings.warn(
             f"The evidence leaves {effective:.2f} effective islands of {count} "

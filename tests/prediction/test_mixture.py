@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sbmc.checks import BadInput
-from sbmc.prediction.mixing import FEW_CLASSES, ClassificationSums, Moments, RegressionSums
+from sbmc.prediction.mixture import FEW_CLASSES, ClassificationSums, Moments, RegressionSums
 from sbmc.prediction.prediction import classification_prediction, regression_prediction
 
 PARTICLES = 11
