@@ -63,7 +63,7 @@ def test_islands_that_differ_stop_the_benchmark(monkeypatch):
 
     monkeypatch.setattr(scaling, "run_islands", wrong)
     with pytest.raises(RuntimeError, match="differ from those of one worker"):
-        scaling.progress_unit(scaling.QUICK, True, {})
+        scaling.measure(scaling.QUICK, True, {})
 
 
 def test_checkpoints_are_written_and_timed(tmp_path, capsys):
