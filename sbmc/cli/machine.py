@@ -13,7 +13,16 @@ import torch
 from sbmc import __version__
 from sbmc.islands.executors.contract import available_cores
 from sbmc.islands.process_memory import format_bytes, resident_bytes
-from sbmc.model.kernels.native import build, chain, head, planes
+from sbmc.model.kernels.native import (
+    adam,
+    build,
+    chain,
+    chain_batches,
+    head,
+    head_batches,
+    planes,
+    steps,
+)
 
 # What each extra brings, by the names of the packages.
 EXTRAS = {
@@ -75,6 +84,10 @@ def _compiled() -> dict[str, str]:
         "chains of layers": (chain.SOURCE, chain.FUNCTIONS),
         "linear heads": (head.SOURCE, head.FUNCTIONS),
         "first convolution": (planes.SOURCE, planes.FUNCTIONS),
+        "mini-batches of chains": (chain_batches.SOURCE, chain_batches.FUNCTIONS),
+        "mini-batches of heads": (head_batches.SOURCE, head_batches.FUNCTIONS),
+        "steps on mini-batches": (steps.SOURCE, steps.FUNCTIONS),
+        "training": (adam.SOURCE, adam.FUNCTIONS),
     }
     for name, (source, functions) in libraries.items():
         try:

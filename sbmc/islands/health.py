@@ -1,9 +1,11 @@
 """Health: did the particles of a run move, were they accepted, and were there enough moves.
 
-Every figure is that of single particles, since a mean over an island hides chains that are stuck. A
-posterior is not ok if more than 5 % of its particles moved less than 0.3 rough posterior standard
+Every figure is of single particles, since a mean over an island hides the chains that are stuck.
+A posterior is not ok if more than 5 % of its particles moved less than 0.3 rough posterior standard
 deviations (see `displacement`) or were accepted less than 20 % of the time after warm-up; if fewer
-than two moves followed the warm-up; or if the population of an SMC sampler has collapsed.
+than two moves followed the warm-up; if more than 5 % of its particles were put back in the last
+half of the run because they blew up; if the sampler saw that an island is not in equilibrium yet;
+or if the population of an SMC sampler has collapsed.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class Health:
             `accepted_too_little` (numbers of particles); `displacement` and `acceptance` (`least`
             and `median` over particles; displacement in rough posterior standard deviations, and
             acceptance None for a sampler that rejects nothing); `moves` after warm-up, the fewest
-            of any island; `returned` to their start; `distinct` particles; `collapsed` islands.
+            of any island; `returned` to their start; `distinct` particles; `collapsed` islands;
+            `restarted` particles and `relaxing` islands.
     """
 
     ok: bool | None
@@ -130,6 +133,9 @@ def _figures(reports: Sequence[IslandReport]) -> dict[str, Any]:
         "distinct": sum(report.distinct or 0 for report in reports),
         "collapsed": sum(bool(report.collapsed) for report in reports),
         "collapse": next((f"island {r.index}: {r.collapsed}" for r in reports if r.collapsed), ""),
+        "restarted": sum(report.restarted or 0 for report in reports),
+        "relaxing": sum(bool(report.relaxing) for report in reports),
+        "relaxation": next((f"island {r.index}: {r.relaxing}" for r in reports if r.relaxing), ""),
         "islands": len(reports),
     }
 
@@ -160,6 +166,17 @@ def _symptoms(figures: Mapping[str, Any]) -> dict[Symptom, str]:
         )
         back = figures["returned"]
         symptoms["stayed"] = sentence + (f"; {back} are where they began." if back else ".")
+    restarted = figures["restarted"]
+    if restarted > MOST_BAD_PARTICLES * particles:
+        symptoms["restarted"] = (
+            f"{restarted} of {particles} particles blew up and were put back in the last half of "
+            "the run."
+        )
+    if figures["relaxing"]:
+        symptoms["relaxing"] = (
+            f"{figures['relaxing']} of {figures['islands']} islands are still relaxing "
+            f"({figures['relaxation']})."
+        )
     if figures["collapsed"]:
         symptoms["collapsed"] = (
             f"The population of {figures['collapsed']} of {figures['islands']} islands has "

@@ -31,6 +31,9 @@ class IslandReport:
         message: why it failed, if it did.
         forward_epochs: evaluations without gradient per particle.
         collapsed: how SMC's population has collapsed, as text; empty if it has not.
+        relaxing: why the sampler found its particles not in equilibrium yet, as text; else empty.
+        restarted: particles that blew up and were put back in the last half of the run; None if the
+            sampler does not say.
         temperatures: what SMC reports for each temperature.
         moves: how many moves followed the warm-up; of SMC, mutations at all temperatures. None if
             the sampler does not say.
@@ -57,6 +60,8 @@ class IslandReport:
     message: str = ""
     forward_epochs: float = 0.0
     collapsed: str = ""
+    relaxing: str = ""
+    restarted: int | None = None
     temperatures: list[dict[str, Any]] = field(default_factory=list)
     moves: int | None = None
     particle_acceptance: list[float] = field(default_factory=list)
@@ -136,6 +141,8 @@ def island_of(index: int, run: Any, *, attempts: int = 1, seconds: float = 0.0) 
         message=run.message,
         forward_epochs=float(run.forward_epochs),
         collapsed=getattr(run, "collapsed", ""),
+        relaxing=getattr(run, "relaxing", ""),
+        restarted=getattr(run, "restarts", None),
         temperatures=getattr(run, "temperatures", []),
         moves=getattr(run, "sampling_steps", None),
         particle_acceptance=[] if acceptance is None else acceptance.tolist(),

@@ -101,10 +101,10 @@ class Job:
         inputs, positions = self.engine.examples.inputs, particles * self.engine.dim
         rows = self.sampler.batch_size
         examples = len(self.engine.examples)
-        job = multiplications(inputs, min(rows or examples, examples), positions)
-        # Every particle has its own mini-batch, so all particles are evaluated in one piece.
-        apart = self.engine.shareable and rows is None
-        return threads_for(job, positions, apart=apart)
+        work = multiplications(inputs, min(rows or examples, examples), positions)
+        # The mini-batches of particles differ: only a kernel takes them in chunks of particles.
+        apart = self.engine.shareable and (rows is None or self.engine.batch_kernel() is not None)
+        return threads_for(work, positions, apart=apart)
 
     def progress_unit(self) -> tuple[int | None, str]:
         """How much an island has to do, and the unit in which progress is counted.

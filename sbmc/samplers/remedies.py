@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Symptom = Literal["too few moves", "rejected", "stayed", "collapsed"]
+Symptom = Literal["too few moves", "rejected", "stayed", "restarted", "relaxing", "collapsed"]
 
 # By which factor a run should be longer than one that was too short.
 LONGER = 4

@@ -21,7 +21,7 @@ from sbmc.model.chunks import Chunks, Footprint
 from sbmc.model.data import Examples, Inputs, rows, tree_map
 from sbmc.model.footprint import measure_footprint
 from sbmc.model.forward import PROBE_EXAMPLES, Forward, build_forward
-from sbmc.model.kernels.choice import Kernel, choose_kernel
+from sbmc.model.kernels.choice import BatchKernel, Kernel, choose_kernel, find_batch_kernel
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import side_by_side, thread_count
 from sbmc.target.memory_needs import Needs, bytes_of
@@ -86,7 +86,8 @@ class LikelihoodEngine:
         self._with_kernel = kernel
         self._room: int | None = None
         self.limited = False
-        self.kernel_reason = "none was asked for"  # why no compiled kernel is used, as text
+        self._batches: BatchKernel | bool | None = False  # not looked for yet
+        self.kernel_reason = "none was asked for"  # why no compiled kernel is used, in words
         self._ranges = self._evaluate_with(forward, examples, likelihood)
         self.chunks = chunks or self.needs.usual_chunks()
 
@@ -141,6 +142,7 @@ class LikelihoodEngine:
 
     def _drop_kernel(self, reason: str) -> None:
         self._ranges.kernel, self._with_kernel, self.kernel_reason = None, False, reason
+        self._batches = None
 
     def _evaluate_with(
         self, forward: Forward, examples: Examples, likelihood: Likelihood
@@ -184,7 +186,8 @@ class LikelihoodEngine:
         if self._source is None:
             raise TypeError("an engine without `source` cannot be sent to another process.")
         state = {**self.__dict__, "sent": (self.path, self.examples, self._ranges.likelihood)}
-        del state["_ranges"]  # it has the forward, the kernel and the prepared data
+        del state["_ranges"]  # with its forward, its kernel and what is prepared
+        state["_batches"] = None if state["_batches"] is None else False
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -204,6 +207,12 @@ class LikelihoodEngine:
     def width(self) -> int:
         """Bytes of one parameter vector."""
         return self._point.nbytes
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """Number of elements of each sampled parameter; of all together if that is not known."""
+        space = getattr(self._ranges.forward, "space", None)
+        return (self.dim,) if space is None else tuple(space.sizes)
 
     @property
     def shareable(self) -> bool:
@@ -337,6 +346,14 @@ class LikelihoodEngine:
         for start in range(0, len(self.examples), size):
             total += self._ranges.without_gradient(theta, start, start + size)
         return total
+
+    def batch_kernel(self) -> BatchKernel | None:
+        """The kernel for mini-batches of the data; None where autograd does the work."""
+        if isinstance(self._batches, bool):
+            ranges = self._ranges
+            model = ranges.kernel, ranges.forward, ranges.likelihood
+            self._batches = find_batch_kernel(*model, self.examples, self._point)
+        return self._batches
 
     def parts(self, *, prepare: bool = True) -> Parts:
         """The parts of the engine, for evaluations on other batches.

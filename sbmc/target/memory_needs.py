@@ -50,7 +50,7 @@ class Needs:
         examples = len(self.examples)
         if self.kernel is not None:
             return self.kernel.chunks(examples)
-        return choose_chunks(self.footprint(), examples)
+        return choose_chunks(self.footprint(), examples, alone=self.forward.one_by_one)
 
     def small_chunks(self, room: int, size: int | None) -> Chunks:
         """Chunks that fit into a memory limit.
@@ -71,12 +71,13 @@ class Needs:
                 particles //= 2
             return Chunks(min(size or chunks.examples, examples), particles)
         if size is None:
-            return choose_chunks(self.footprint(), examples, room // PASSES)
+            alone = self.forward.one_by_one
+            return choose_chunks(self.footprint(), examples, room // PASSES, alone=alone)
         footprint, size = self.footprint(), min(size, examples)
         particles = (room // (PASSES * size) - footprint.shared) // footprint.own
         rule = f"enough for {size} examples, as `chunk_size` says, and one particle"
         require(particles >= 1, "memory_limit", rule, room)
-        return Chunks(size, min(particles, choose_chunks(footprint, examples).particles))
+        return Chunks(size, min(particles, self.usual_chunks().particles))
 
     def prepared(self) -> int:
         """Bytes of all data when they are prepared."""

@@ -58,6 +58,11 @@ class Target:
         """Number of sampled parameters."""
         return self.prior.dim
 
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """How many coordinates each parameter of the model has, in their order."""
+        return self.engine.block_sizes
+
     def __call__(self, positions: Tensor) -> Evaluation:
         """Log likelihood and gradient over all data; one epoch for each particle.
 

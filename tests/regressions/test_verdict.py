@@ -46,12 +46,12 @@ def deep_network(data, layers=5, width=32, passes=40):
 
 @pytest.fixture(scope="module")
 def frozen():
-    """The defaults of `fit` on a deep network that they cannot move."""
+    """A deep network that HMC cannot move with the prior N(0, 1)."""
     torch.manual_seed(0)
     data = digits()
     net = deep_network(data)
     with pytest.warns(HealthWarning) as said:
-        posterior = sbmc.fit(net, data, progress=False)
+        posterior = sbmc.fit(net, data, prior_variance=1.0, progress=False)
     return net, data, posterior, [str(each.message) for each in said]
 
 
@@ -75,7 +75,8 @@ def test_the_first_remedy_works_when_it_is_followed(frozen):
     net, data, posterior, _ = frozen
     call = re.search(r"sampler=(sbmc\.\w+\([^)]*\))", posterior.health.remedies[0])
     assert call is not None
-    mended = sbmc.fit(net, data, progress=False, sampler=eval(call[1], {"sbmc": sbmc}))
+    sampler = eval(call[1], {"sbmc": sbmc})
+    mended = sbmc.fit(net, data, prior_variance=1.0, progress=False, sampler=sampler)
     assert mended.health.ok is True, str(mended.health)
 
 
@@ -133,6 +134,9 @@ def report(index=0, **given):
         ({"moves": 1}, "Only one move followed the warm-up"),
         ({"moves": 0}, "No move followed the warm-up"),
         ({"collapsed": "only 2 of its 8 particles differ"}, "collapsed"),
+        ({"restarted": 1}, None),
+        ({"restarted": 2}, "2 of 20 particles blew up and were put back in the last half"),
+        ({"relaxing": "the log likelihood rose"}, "still relaxing (island 0: the log likelihood"),
     ],
 )
 def test_the_thresholds_are_those_that_were_fixed(changes, word):
@@ -194,7 +198,8 @@ def test_displacement_is_in_units_of_the_posterior(monkeypatch):
     mean = net.weight.detach()[0]
     data = (inputs, inputs @ mean + noise**0.5 * torch.randn(rows))
     likelihood = sbmc.Gaussian(noise_variance=noise)
-    options = {"s": 1, "likelihood": likelihood, "sampler": HMC(steps=1, leapfrog=1)}
+    options = {"s": 1, "prior_variance": 1.0, "likelihood": likelihood}
+    options["sampler"] = HMC(steps=1, leapfrog=1)
     found = captured_work(monkeypatch, net, data, particles=400, **options)
     (island,) = found["islands"]
     covariance = torch.linalg.inv(inputs.mT @ inputs / noise + torch.eye(dim))
