@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Everything is imported when it is first asked for. The command line, which is in this package,
-# has to say how threads wait before torch is imported.
+# Names are imported when they are first used. The command line, which is in this package, has to
+# set how threads wait before torch is imported.
 _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
