@@ -17,10 +17,11 @@ import torch
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.diagnostics import Conditioning, condition_number
-from sbmc_studies.experiments.context import Context, Workshop
+from sbmc_studies.experiments.context import prepare_context
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.resources import Resources
+from sbmc_studies.experiments.run_spec import RunSpec
 from sbmc_studies.experiments.settings import resolve
 
 SCALES = (0.01, 0.1, 0.25, 0.5, 1.0)
@@ -55,10 +56,10 @@ def measure(
     """
     experiment = get_experiment(name)
     settings = resolve(experiment, get_method("map"), "paper", QUICK_TRAINING if quick else {})
-    workshop = Workshop(data_dir, progress=False)
-    data = workshop.data(experiment, seed)
-    network = build_network(settings["network"], tuple(data.train[0].shape[1:]), data.classes)
-    anchor = Context(experiment, settings, seed, data, network, workshop).anchor().models[0]
+    folder = None if data_dir is None else str(data_dir)
+    spec = RunSpec(name, "map", settings, seed, data_dir=folder)
+    context = prepare_context(spec, Resources(progress=False))
+    anchor, data = context.anchor().models[0], context.data
     common = {"prior_variance": settings["prior_variance"], "seed": seed}
     whole = condition_number(anchor, data.train, s=1.0, tolerance=tolerance, **common)
     epochs = whole.epochs

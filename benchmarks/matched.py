@@ -18,11 +18,12 @@ from benchmarks.tables import line, machine_words
 from sbmc.checks import BadInput
 from sbmc.posterior.posterior import Posterior
 from sbmc.prediction.metrics import classification_metrics, ood_metrics
-from sbmc_studies.experiments.context import Workshop
+from sbmc_studies.experiments.context import prepare_context
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.resources import Resources
+from sbmc_studies.experiments.run_spec import RunSpec
 from sbmc_studies.experiments.settings import parse_assignment, resolve
-from sbmc_studies.runs.runner import prepare_context
 
 SAMPLERS = ("s-hmc", "s-smc")
 TEN = 10
@@ -35,7 +36,12 @@ QUICK_SAMPLING = {"s-hmc": {"particles": 2, "steps": 2}, "s-smc": {"particles": 
 
 
 def measure(
-    experiment: Experiment, name: str, workshop: Workshop, seed: int, changes: dict[str, Any]
+    experiment: Experiment,
+    name: str,
+    resources: Resources,
+    seed: int,
+    changes: dict[str, Any],
+    data_dir: Path | None = None,
 ) -> dict[str, Any]:
     """Run a method once: its seconds, and what it is worth on the test data.
 
@@ -44,9 +50,10 @@ def measure(
     Args:
         experiment: data, network and settings.
         name: the method.
-        workshop: keeps the trained anchor for the next sampler, with the seconds that it took.
+        resources: shares the trained anchor with the next sampler, and the seconds that it took.
         seed: of everything random.
         changes: settings that differ from the preset `paper`; those that it lacks are left out.
+        data_dir: where to look for data first.
 
     Returns:
         `method`, `members`, `seconds`, `epochs` in all, and metrics.
@@ -55,7 +62,9 @@ def measure(
     known = method.setting_names(resolve(experiment, method, "paper")) - set(method.fixed)
     own = {key: value for key, value in changes.items() if key in known}
     settings = resolve(experiment, method, "paper", own)
-    context = prepare_context(experiment, settings, seed, workshop)
+    folder = None if data_dir is None else str(data_dir)
+    spec = RunSpec(experiment.name, name, settings, seed, data_dir=folder)
+    context = prepare_context(spec, resources)
     outcome = method.run(context)
     posterior: Posterior = outcome.posterior
     if name.endswith("smc"):
@@ -118,14 +127,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{experiment.name}: {role} {words}", file=sys.stderr, flush=True)
         quick = {**QUICK, **QUICK_SAMPLING.get(name, {})} if options.quick else {}
         changes = {**quick, **given, **changes}
-        found = measure(experiment, name, workshop, options.seed, changes)
+        found = measure(experiment, name, resources, options.seed, changes, options.data_dir)
         runs.append({"role": role, "islands": changes.get("islands", 1), **found})
         return found
 
     try:
         experiment = get_experiment(options.experiment)
         given = dict(parse_assignment(each) for each in options.set)
-        workshop = Workshop(options.data_dir, progress=False)
+        resources = Resources(progress=False)
         run("map", "MAP", {})
         ten = run("de", "deep ensemble", {"particles": TEN})
         for islands in map(int, options.islands.split(",")):

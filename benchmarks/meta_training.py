@@ -29,10 +29,11 @@ from sbmc.datasets.locate import locate
 from sbmc.storage.provenance import hardware_summary, software_versions
 from sbmc_studies.data import mnist7
 from sbmc_studies.data.confidence_sets import CLASSES, confidence_sets, mnist7_indices
-from sbmc_studies.experiments.context import Context, Workshop
+from sbmc_studies.experiments.context import prepare_context
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.resources import Resources
+from sbmc_studies.experiments.run_spec import RunSpec
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.paper.numbers import read_table
 
@@ -99,18 +100,22 @@ def mnist7_pool(data_dir: Path | None) -> tuple[Tensor, Tensor]:
     return pixels.float() / 255, torch.from_numpy(labels[chosen]).long()
 
 
-def fitted(method: str, seed: int, workshop: Workshop, **overrides: object) -> Callable[[Any], Any]:
+def fitted(
+    method: str, seed: int, resources: Resources, data_dir: Path | None, **overrides: object
+) -> Callable[[Any], Any]:
     """Run a method with the study's settings, and return how it predicts."""
-    experiment = get_experiment("mnist7")
-    data = workshop.data(experiment, seed)
-    settings = resolve(experiment, get_method(method), "paper", overrides)
-    network = build_network(settings["network"], tuple(data.train[0].shape[1:]), data.classes)
-    context = Context(experiment, settings, seed, data, network, workshop)
-    return get_method(method).run(context).posterior.predict
+    settings = resolve(get_experiment("mnist7"), get_method(method), "paper", overrides)
+    folder = None if data_dir is None else str(data_dir)
+    spec = RunSpec("mnist7", method, settings, seed, data_dir=folder)
+    return get_method(method).run(prepare_context(spec, resources)).posterior.predict
 
 
 def measure_ensembles(
-    members: Sequence[int], sets: Mapping[str, ConfidenceSet], seed: int, workshop: Workshop
+    members: Sequence[int],
+    sets: Mapping[str, ConfidenceSet],
+    seed: int,
+    resources: Resources,
+    data_dir: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Train and test the meta-classifier on deep ensembles of so many members.
 
@@ -118,14 +123,16 @@ def measure_ensembles(
         members: how many; the first of a larger ensemble are those of a smaller one.
         sets: of the paper's protocol.
         seed: of the ensembles and of the meta-classifier.
-        workshop: keeps the data.
+        resources: shares the data.
+        data_dir: where to look for data first.
 
     Returns:
         A row for each.
     """
     rows = []
     for count in members:
-        report = evaluate(fitted("de", seed, workshop, particles=count), sets, "paper", seed=seed)
+        predict = fitted("de", seed, resources, data_dir, particles=count)
+        report = evaluate(predict, sets, "paper", seed=seed)
         found = {name: report.metrics[f"confidence.{name}"] for name in SHOWN}
         rows.append({"members": count, "method": "de", **found})
     return rows
@@ -190,12 +197,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     try:
-        workshop = Workshop(options.data_dir, progress=False)
-        predictors = {name: fitted(name, options.seed, workshop) for name in METHODS}
+        resources, folder = Resources(progress=False), options.data_dir
+        predictors = {name: fitted(name, options.seed, resources, folder) for name in METHODS}
         sets = confidence_sets("mnist7", "paper", options.data_dir, options.seed)
         pool = mnist7_pool(options.data_dir)
         rows = measure(predictors, sets, pool, options.sizes, options.seed)
-        ensembles = measure_ensembles(options.members, sets, options.seed, workshop)
+        ensembles = measure_ensembles(options.members, sets, options.seed, resources, folder)
     except BadInput as error:
         parser.error(str(error))
     record = {

@@ -17,10 +17,11 @@ from typing import Any
 from benchmarks import options as shared
 from benchmarks.tables import methods_table
 from sbmc.checks import BadInput
-from sbmc_studies.experiments.context import Context, Workshop
+from sbmc_studies.experiments.context import prepare_context
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.resources import Resources
+from sbmc_studies.experiments.run_spec import RunSpec
 from sbmc_studies.experiments.settings import resolve
 
 # Method, preset and islands. Each is compared with the ensemble of as many members.
@@ -45,8 +46,9 @@ def run_once(
     preset: str,
     islands: int,
     seed: int,
-    workshop: Workshop,
+    resources: Resources,
     quick: bool,
+    data_dir: Path | None = None,
 ) -> dict[str, Any]:
     """Run one method and say what it took.
 
@@ -56,8 +58,9 @@ def run_once(
         preset: which of its settings.
         islands: P, for methods that have them.
         seed: of everything random.
-        workshop: keeps trained networks for the methods that follow.
+        resources: shares trained networks with the methods that follow.
         quick: settings that take no time.
+        data_dir: where to look for data first.
 
     Returns:
         Seconds and epochs.
@@ -68,9 +71,9 @@ def run_once(
         sampling = QUICK_MOVES if method_name.endswith("smc") else QUICK_SAMPLING
         overrides |= {**QUICK_TRAINING, **(sampling if method.sampler else {})}
     settings = resolve(experiment, method, preset, overrides)
-    data = workshop.data(experiment, seed)
-    network = build_network(settings["network"], tuple(data.train[0].shape[1:]), data.classes)
-    outcome = method.run(Context(experiment, settings, seed, data, network, workshop))
+    folder = None if data_dir is None else str(data_dir)
+    spec = RunSpec(experiment.name, method_name, settings, seed, data_dir=folder)
+    outcome = method.run(prepare_context(spec, resources))
     sampled = outcome.posterior.cost.wall_seconds or 0.0
     cost = outcome.cost(settings["islands"])
     return {
@@ -116,11 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         experiment = get_experiment(options.experiment)
         for seed in range(options.repeats):
-            workshop = Workshop(options.data_dir, progress=False)
+            resources = Resources(progress=False)
             for row in ROWS:
                 words = "{} {}, {} island(s)".format(*row)
                 print(f"{experiment.name}, seed {seed}: {words}", file=sys.stderr, flush=True)
-                runs[row].append(run_once(experiment, *row, seed, workshop, options.quick))
+                shared_by = seed, resources, options.quick, options.data_dir
+                runs[row].append(run_once(experiment, *row, *shared_by))
     except BadInput as error:
         parser.error(str(error))
     measured = {

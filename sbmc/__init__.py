@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
     from sbmc.prediction.prediction import Prediction, RegressionPrediction
+    from sbmc.prior.by_layer import ByLayer
+    from sbmc.prior.describing import describe_prior
     from sbmc.prior.options import Prior
+    from sbmc.prior.weight_decay import WeightDecay
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
     from sbmc.target.building import build_target
     from sbmc.training import Ensemble, train_ensemble, train_map
@@ -39,7 +42,10 @@ _HOMES = {
     "sbmc.posterior.saving": ("load",),
     "sbmc.posterior.posterior": ("Posterior",),
     "sbmc.prediction.prediction": ("Prediction", "RegressionPrediction"),
+    "sbmc.prior.by_layer": ("ByLayer",),
+    "sbmc.prior.describing": ("describe_prior",),
     "sbmc.prior.options": ("Prior",),
+    "sbmc.prior.weight_decay": ("WeightDecay",),
     "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
     "sbmc.target.building": ("build_target",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
@@ -70,6 +76,7 @@ __all__ = [
     "SMC",
     "UBU",
     "BadInput",
+    "ByLayer",
     "Categorical",
     "CheckpointAt",
     "Compute",
@@ -86,7 +93,9 @@ __all__ = [
     "Processes",
     "Ray",
     "RegressionPrediction",
+    "WeightDecay",
     "build_target",
+    "describe_prior",
     "expect",
     "fit",
     "load",

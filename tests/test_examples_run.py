@@ -1,9 +1,6 @@
 """Every example runs, in its quick setting, and prints what its page promises."""
 
-import os
-import subprocess
-import sys
-
+import forked
 import pytest
 from repository import ROOT
 
@@ -21,15 +18,6 @@ def test_every_example_is_known():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_runs(path, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(path), "--quick"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = forked.run(["-W", "error", path, "--quick"], cwd=tmp_path, check=True)
     assert SAYS[path.name] in done.stdout
     assert not list(tmp_path.iterdir())

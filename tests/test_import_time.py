@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import forked
 import pytest
 from repository import ROOT
 
@@ -18,6 +19,8 @@ HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "ray", "arviz", "torchvisio
 PROBE = f"""
 import gc, sys, time
 import torch
+# As on a machine where it was imported before: byte code is kept, wherever that is forbidden.
+sys.dont_write_bytecode, sys.pycache_prefix = False, sys.argv[1]
 gc.disable()
 before, known = time.process_time(), set(sys.modules)
 import sbmc
@@ -29,13 +32,7 @@ print(spent, ",".join(sorted(added & set({HEAVY!r}))))
 
 
 def probe(cache):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    # As on a machine where it was imported before: byte code is kept, wherever that is forbidden.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    environment["PYTHONPYCACHEPREFIX"] = str(cache)
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True
-    )
+    done = forked.run(["-c", PROBE, cache], check=True)
     seconds, _, heavy = done.stdout.strip().partition(" ")
     return float(seconds), heavy
 

@@ -69,7 +69,6 @@ LATE = {
     "sbmc.cli.doctor imports sbmc.cli.machine": _QUICK,
     "sbmc.cli.embed imports sbmc.embedding": _QUICK,
     "sbmc.cli.head imports sbmc.embedding": _QUICK,
-    "sbmc.cli.head imports sbmc.tuning.grid": _QUICK,
     "sbmc_studies.commands.listing imports sbmc_studies.commands.show": _QUICK,
     "sbmc_studies.commands.results_commands imports sbmc_studies.commands.figure": _QUICK,
     "sbmc_studies.commands.results_commands imports sbmc_studies.commands.report": _QUICK,

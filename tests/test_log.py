@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+
+import forked
 
 PROGRAM = """
 import torch
@@ -24,9 +23,7 @@ LikelihoodEngine(forward, data, Categorical(), space.flatten(net)).settle()
 
 
 def shown(level):
-    environment = {**os.environ, "SBMC_LOG": level}
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    done = forked.run(["-c", PROGRAM], env={"SBMC_LOG": level}, check=True)
     return [line for line in done.stderr.splitlines() if line.startswith("sbmc ")]
 
 

@@ -36,6 +36,7 @@ def fitted(kind, likelihood):
         net,
         (inputs, targets),
         s=0.3,
+        prior_variance=1.0,
         likelihood=family,
         sampler=small(kind),
         particles=4,

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import copy
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -22,13 +19,13 @@ from sbmc.baselines.result import (
     single_network_posterior,
     trained_epochs,
 )
-from sbmc.checks import BadInput, Phrase, nearest, require
+from sbmc.checks import Phrase, nearest, require
 from sbmc.likelihoods import Categorical, Gaussian, Likelihood, as_likelihood
-from sbmc.model.data import Examples, Inputs, as_examples
+from sbmc.model.data import Examples, as_examples
 from sbmc.model.functional import call_model
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.posterior.posterior import Posterior
-from sbmc.progress import Bar, open_progress
+from sbmc.prior.laplace_fit import fit_laplace
 from sbmc.randomness import Stream, generator
 from sbmc.training.settings import check_variance, require_count
 from sbmc.training.setup import check_variance_size
@@ -113,7 +110,16 @@ def laplace(
     examples, outputs = _checked(model, space, data, family)
     if structure == "diag":
         batch_size = max(1, min(batch_size, JACOBIAN_NUMBERS // (outputs * space.dim)))
-    fitted = _fit(model, space, examples, family, prior_variance, structure, batch_size, progress)
+    fitted = fit_laplace(
+        model,
+        space,
+        examples,
+        family,
+        structure=structure,
+        prior_precision=1 / torch.as_tensor(prior_variance, dtype=space.flatten(model).dtype),
+        batch_size=batch_size,
+        progress=progress,
+    )
     streams = [generator(seed, Stream.LAPLACE, sample) for sample in range(samples)]
     mean = space.flatten(model)
     noise = torch.stack([torch.randn(space.dim, generator=g, dtype=mean.dtype) for g in streams])
@@ -155,67 +161,6 @@ def _checked(
     return replace(examples, targets=family.check(examples.targets, outputs)), outputs.shape[-1]
 
 
-def _fit(
-    model: nn.Module,
-    space: ParameterSpace,
-    examples: Examples,
-    family: Likelihood,
-    prior_variance: float | Tensor,
-    structure: str,
-    batch_size: int,
-    progress: bool | None,
-) -> Any:
-    """The fitted object of laplace-torch."""
-    package = _import_laplace()
-    module = copy.deepcopy(model).eval()
-    for name, parameter in module.named_parameters():
-        parameter.requires_grad_(name in space.names)
-    noise = {"sigma_noise": family.noise_variance**0.5} if isinstance(family, Gaussian) else {}
-    variance = torch.as_tensor(prior_variance, dtype=space.flatten(model).dtype)
-    approximation = package.Laplace(
-        module,
-        "regression" if isinstance(family, Gaussian) else "classification",
-        subset_of_weights="all",
-        hessian_structure=structure,
-        prior_precision=1 / variance,
-        **noise,
-    )
-    total = len(examples)
-    with (
-        torch.enable_grad(),
-        open_progress(progress, "Laplace", total=total, unit="examples") as bar,
-    ):
-        try:
-            with _quiet():
-                approximation.fit(_Batches(examples, batch_size, bar))
-        except NotImplementedError as error:
-            raise BadInput(
-                f"`model` must have layers that laplace-torch knows for {structure!r} "
-                f"(linear ones and convolutions), but got {error}."
-            ) from error
-    return approximation
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence one warning of packages that laplace-torch uses, which is no affair of the user."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`torch\.jit\.script` is ", DeprecationWarning)
-        yield
-
-
-def _import_laplace() -> Any:
-    try:
-        with _quiet():
-            import laplace as package
-    except ImportError as error:
-        raise ImportError(
-            "`laplace-torch` must be installed for the Laplace approximation: "
-            "pip install 'sbmc[laplace]'."
-        ) from error
-    return package
-
-
 def _coloured(fitted: Any, structure: str, noise: Tensor) -> Tensor:
     """Noise `(samples, dim)` with the covariance of the approximation."""
     if structure == "kron":
@@ -225,22 +170,3 @@ def _coloured(fitted: Any, structure: str, noise: Tensor) -> Tensor:
     else:
         coloured = noise @ fitted.posterior_scale.mT
     return coloured.detach().reshape(noise.shape).to(noise.dtype)
-
-
-class _Batches:
-    """The examples in their order, as what laplace-torch takes for a loader.
-
-    A `DataLoader` would draw from the global generator at every start.
-    """
-
-    def __init__(self, examples: Examples, size: int, bar: Bar) -> None:
-        self.dataset = examples
-        self._size, self._bar = size, bar
-
-    def __len__(self) -> int:
-        return -(-len(self.dataset) // self._size)
-
-    def __iter__(self) -> Iterator[tuple[Inputs, Tensor]]:
-        for start in range(0, len(self.dataset), self._size):
-            yield self.dataset.slice(start, start + self._size)
-            self._bar.update(min(start + self._size, len(self.dataset)))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 ANNOUNCEMENT = r"\s*ArviZ is undergoing a major refactor"
@@ -40,6 +42,31 @@ def load_nutpie() -> tuple[Any, Any]:
     from nutpie.compiled_pyfunc import from_pyfunc
 
     return nutpie, from_pyfunc
+
+
+def load_laplace() -> Any:
+    """The package laplace-torch, imported when it is first needed.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    try:
+        with without_script_warning():
+            import laplace
+    except ImportError as error:
+        raise ImportError(
+            "`laplace-torch` must be installed for the Laplace approximation: "
+            "pip install 'sbmc[laplace]'."
+        ) from error
+    return laplace
+
+
+@contextmanager
+def without_script_warning() -> Iterator[None]:
+    """Silence one warning of packages that laplace-torch uses, which is no affair of the user."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit\.script` is ", DeprecationWarning)
+        yield
 
 
 def _import_arviz() -> Any:

@@ -1,4 +1,4 @@
-"""The command line: the same words as in Python, from a shell."""
+"""The command line: the same names as in Python, from a shell."""
 
 from sbmc.cli.waiting import let_threads_sleep
 

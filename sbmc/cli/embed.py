@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from sbmc.checks import BadInput, Phrase, require
-from sbmc.cli.interruption import Interruption
-from sbmc.cli.options import DebugOption, QuietOption, Text
-
-if TYPE_CHECKING:
-    from sbmc.embedding import Encoder, Source
+from sbmc.checks import Phrase, require
+from sbmc.cli.interruption import explain_interruption
+from sbmc.cli.options import DebugOption, QuietOption, Text, read_count, with_option_groups
 
 embed_app = typer.Typer(help="Embed texts or pictures by a frozen network, for `sbmc head`.")
 
-OutOption = Annotated[
-    Path | None,
-    typer.Option(help="The .npz file; SOURCE.npz if not given.", show_default=False),
-]
-BatchOption = Annotated[str, typer.Option(help="Items at a time.")]
-DtypeOption = Annotated[
-    str, typer.Option(help="Precision of the computation: float32, bfloat16 or float16.")
-]
-LimitOption = Annotated[
-    Text, typer.Option(help="Embed so many at most: the first rows, or of each class in turn.")
-]
-DeviceOption = Annotated[str, typer.Option(help="Where to compute.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+
+@dataclass(frozen=True)
+class EmbedOptions:
+    """Options that texts and images have in common."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The .npz file; SOURCE.npz if not given.", show_default=False),
+    ] = None
+    batch_size: Annotated[str, typer.Option(help="Items at a time.")] = "32"
+    dtype: Annotated[
+        str, typer.Option(help="Precision of the computation: float32, bfloat16 or float16.")
+    ] = "float32"
+    limit: Annotated[
+        Text,
+        typer.Option(help="Embed so many at most: the first rows, or of each class in turn."),
+    ] = None
+    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu"
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False
+    debug: DebugOption = False
+    quiet: QuietOption = False
+
+    def read_limit(self) -> int | None:
+        """How many items to embed at most, if there is a limit."""
+        return None if self.limit is None else read_count("limit", self.limit)
+
+    def for_encoder(self) -> dict[str, Any]:
+        """Arguments that all encoders take."""
+        size = read_count("batch_size", self.batch_size)
+        return {"batch_size": size, "dtype": self.dtype, "device": self.device}
 
 
 @embed_app.callback(invoke_without_command=True)
@@ -39,6 +55,7 @@ def _embed(context: typer.Context) -> None:
 
 
 @embed_app.command("text")
+@with_option_groups
 def text_command(
     source: Annotated[
         Path,
@@ -50,32 +67,22 @@ def text_command(
     model: Annotated[
         str, typer.Option(help="Folder of a sentence-transformers model. Nothing is downloaded.")
     ],
-    out: OutOption = None,
+    *,
     text_column: Annotated[str, typer.Option(help="Of a file: where the text is.")] = "text",
     label_column: Annotated[str, typer.Option(help="Of a file: where the class is.")] = "label",
     max_tokens: Annotated[
-        Text, typer.Option(help="Where texts are cut; the model's own limit if not given.")
+        Text, typer.Option(help="Where texts are cut; the model's limit if not given.")
     ] = None,
-    batch_size: BatchOption = "32",
-    dtype: DtypeOption = "float32",
-    limit: LimitOption = None,
-    device: DeviceOption = "cpu",
-    force: ForceOption = False,
-    debug: DebugOption = False,
-    quiet: QuietOption = False,
+    options: EmbedOptions,
 ) -> int:
-    """Embed texts. The same command goes on with a run that was stopped."""
-    from sbmc.embedding import TextEncoder, read_texts
-
-    tokens = None if max_tokens is None else _whole("max_tokens", max_tokens)
-    most = None if limit is None else _whole("limit", limit)
-    batch = _whole("batch_size", batch_size)
-    found = read_texts(source, text_column=text_column, label_column=label_column, limit=most)
-    encoder = TextEncoder(model, max_tokens=tokens, batch_size=batch, dtype=dtype, device=device)
-    return run_embed(found, encoder, _target(source, out), force, quiet)
+    """Embed texts. The same command continues one that was stopped."""
+    columns = {"text_column": text_column, "label_column": label_column}
+    tokens = None if max_tokens is None else read_count("max_tokens", max_tokens)
+    return run_embed("text", source, columns, {"model": model, "max_tokens": tokens}, options)
 
 
 @embed_app.command("images")
+@with_option_groups
 def images_command(
     source: Annotated[
         Path, typer.Argument(help="A folder with a subfolder of pictures for each class.")
@@ -87,54 +94,57 @@ def images_command(
             ".pt2 of torch.export.save that gives features."
         ),
     ],
+    *,
     weights: Annotated[
         Path | None, typer.Option(help="File of the network's weights. Nothing is downloaded.")
     ] = None,
-    out: OutOption = None,
     size: Annotated[str, typer.Option(help="Pixels of a side.")] = "224",
-    batch_size: BatchOption = "32",
-    dtype: DtypeOption = "float32",
-    limit: LimitOption = None,
-    device: DeviceOption = "cpu",
-    force: ForceOption = False,
-    debug: DebugOption = False,
-    quiet: QuietOption = False,
+    options: EmbedOptions,
 ) -> int:
-    """Embed pictures. The same command goes on with a run that was stopped."""
-    from sbmc.embedding import ImageEncoder, read_pictures
-
-    most = None if limit is None else _whole("limit", limit)
-    pixels, batch = _whole("size", size), _whole("batch_size", batch_size)
-    found = read_pictures(source, limit=most)
-    encoder = ImageEncoder(
-        model, weights, size=pixels, batch_size=batch, dtype=dtype, device=device
-    )
-    return run_embed(found, encoder, _target(source, out), force, quiet)
+    """Embed pictures. The same command continues one that was stopped."""
+    network = {"model": model, "weights": weights, "size": read_count("size", size)}
+    return run_embed("images", source, {}, network, options)
 
 
-def run_embed(source: Source, encoder: Encoder, out: Path, force: bool, quiet: bool) -> int:
-    """Embed, and say what to run next.
+def run_embed(
+    kind: str,
+    source: Path,
+    reading: Mapping[str, Any],
+    network: Mapping[str, Any],
+    options: EmbedOptions,
+) -> int:
+    """Embed, and print the command to run next.
 
     Args:
-        source: the items.
-        encoder: embeds them.
-        out: the file to write.
-        force: overwrite what is there.
-        quiet: no progress.
+        kind: `"text"` or `"images"`.
+        source: folder or file of the items.
+        reading: arguments of the function that reads the items.
+        network: arguments of the encoder.
+        options: that both kinds have.
 
     Returns:
         The exit code: 0.
 
     Raises:
-        Interruption: after Ctrl-C, with words on how to go on.
+        Interruption: after Ctrl-C; the message says how to continue.
     """
-    from sbmc.embedding import embed
+    from sbmc import embedding
 
-    try:
-        embedded = embed(source, encoder, out, force=force, progress=not quiet)
-    except KeyboardInterrupt as error:
-        words = "interrupted; what is embedded is kept. The same command goes on."
-        raise Interruption(words) from error
+    read, encoder = {
+        "text": (embedding.read_texts, embedding.TextEncoder),
+        "images": (embedding.read_pictures, embedding.ImageEncoder),
+    }[kind]
+    limit, settings = options.read_limit(), options.for_encoder()
+    items = read(source, limit=limit, **reading)
+    out = _target(source, options.out)
+    with explain_interruption("what is embedded is saved. The same command continues."):
+        embedded = embedding.embed(
+            items,
+            encoder(**network, **settings),
+            out,
+            force=options.force,
+            progress=not options.quiet,
+        )
     count, width = embedded.inputs.shape
     classes = ", ".join(embedded.class_names[:10]) or "none"
     print(f"{out}: {count:,} items, {width} features, classes: {classes}")
@@ -148,9 +158,3 @@ def _target(source: Path, out: Path | None) -> Path:
         return out
     name = source.resolve().name if source.is_dir() else source.name.split(".")[0]
     return Path(f"{name}.npz")
-
-
-def _whole(name: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise BadInput(f"`{name}` must be a positive whole number, but got {text!r}.")
-    return int(text)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import sbmc
-from sbmc.checks import BadInput, require
-from sbmc.cli.options import DebugOption, QuietOption, Text
+from sbmc.checks import require
+from sbmc.cli.options import DebugOption, QuietOption, read_count, read_number
 from sbmc.cli.printing import print_wide
 
 if TYPE_CHECKING:
@@ -52,31 +52,31 @@ def head_command(
     quiet: QuietOption = False,
 ) -> int:
     """Train a linear head on embeddings, sample its posterior by S-HMC∥, measure and save it."""
-    from sbmc.embedding import load_embedded
-
-    require(not Path(out).is_file(), "out", "a folder", str(out))
+    require(not out.is_file(), "out", "a folder", str(out))
     options: dict[str, Any] = {
-        "v": _real("v", v),
-        "s": _real("s", s),
+        "v": read_number("v", v),
+        "s": read_number("s", s),
         "choose": tune,
-        "particles": _whole("particles", particles),
-        "islands": _whole("islands", islands),
-        "sampler": sbmc.HMC(epochs=_whole("epochs", epochs)),
-        "max_epochs": _whole("max_epochs", max_epochs),
-        "held_out": _whole("held_out", held_out),
-        "seed": _whole("seed", seed, 0),
+        "particles": read_count("particles", particles),
+        "islands": read_count("islands", islands),
+        "sampler": sbmc.HMC(epochs=read_count("epochs", epochs)),
+        "max_epochs": read_count("max_epochs", max_epochs),
+        "held_out": read_count("held_out", held_out),
+        "seed": read_count("seed", seed, least=0),
     }
     names = [path.stem for path in ood or []]
     require(len(set(names)) == len(names), "ood", "files of different names", names)
-    options["ood"] = {path.stem: load_embedded(path) for path in ood or []}
-    return show_head(file, Path(out), options, quiet)
+    return show_head(file, ood or [], out, options, quiet)
 
 
-def show_head(file: Path, out: Path, options: Mapping[str, Any], quiet: bool) -> int:
-    """Run, print the table, save.
+def show_head(
+    file: Path, ood: Sequence[Path], out: Path, options: Mapping[str, Any], quiet: bool
+) -> int:
+    """Train, sample, print the table of metrics and save the posterior.
 
     Args:
         file: the embeddings.
+        ood: embeddings of other data.
         out: folder of the records.
         options: of `run_head`.
         quiet: no progress.
@@ -86,7 +86,8 @@ def show_head(file: Path, out: Path, options: Mapping[str, Any], quiet: bool) ->
     """
     from sbmc.embedding import POSTERIOR, load_embedded, run_head
 
-    run = run_head(load_embedded(file), progress=not quiet, **options)
+    outside = {path.stem: load_embedded(path) for path in ood}
+    run = run_head(load_embedded(file), ood=outside, progress=not quiet, **options)
     settings, data = run.record["settings"], run.record["data"]
     parts = data["examples"]
     seen = parts["train"] + parts["validation"]
@@ -123,18 +124,3 @@ def _table(metrics: Mapping[str, Mapping[str, float]], title: str) -> Renderable
             cells.append("-" if value is None else f"{value * unit:.{digits}f}")
         table.add_row(label, *cells)
     return table
-
-
-def _whole(name: str, text: Text, least: int = 1) -> int:
-    words = str(text)
-    if not words.isdecimal() or int(words) < least:
-        raise BadInput(f"`{name}` must be a whole number of at least {least}, but got {text!r}.")
-    return int(words)
-
-
-def _real(name: str, text: str) -> float:
-    from sbmc.tuning.grid import parse_grid
-
-    numbers = parse_grid(name, text) or ()
-    require(len(numbers) == 1, name, "one number", text)
-    return numbers[0]

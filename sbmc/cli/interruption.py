@@ -1,8 +1,27 @@
-"""Ctrl-C with words: what is done, and how to go on."""
+"""Ctrl-C with a message: what is done, and how to continue."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Interruption(Exception):
-    """A run was interrupted, and its message says how to go on with it.
+    """A command was interrupted, and the message says how to continue it.
 
-    Not a `KeyboardInterrupt`, of which the parser of the command line keeps no message.
+    This is no `KeyboardInterrupt`, because the parser of the command line drops the message of one.
     """
+
+
+@contextmanager
+def explain_interruption(message: str) -> Iterator[None]:
+    """Turn Ctrl-C into an `Interruption`.
+
+    Args:
+        message: what is saved, and how to continue.
+
+    Raises:
+        Interruption: there was Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interruption(f"interrupted; {message}") from error

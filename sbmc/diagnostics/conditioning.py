@@ -21,7 +21,8 @@ from sbmc.likelihoods import as_likelihood
 from sbmc.model.data import as_examples, rows
 from sbmc.model.functional import converted
 from sbmc.model.parameters import Selection, select_parameters
-from sbmc.prior.gaussian import Variance, anchored_prior, linear_variance, resolve_variance
+from sbmc.prior.gaussian import anchored_prior, linear_variance
+from sbmc.prior.original import PriorVariance, resolve_prior
 from sbmc.randomness import generator
 from sbmc.target.building import EngineBuilder
 from sbmc.target.engine import LikelihoodEngine
@@ -72,7 +73,7 @@ def condition_number(
     data: Any,
     *,
     s: float = 0.1,
-    prior_variance: Variance = 1.0,
+    prior_variance: PriorVariance = "auto",
     likelihood: Any = "categorical",
     parameters: Selection = "all",
     covariance: Callable[[float, Tensor], Tensor] = linear_variance,
@@ -125,13 +126,22 @@ def condition_number(
     rng = generator(seed)
     space = select_parameters(model, parameters)
     anchor = space.flatten(model).to(dtype)
-    variance = resolve_variance(prior_variance, space, dtype).to(anchor.device)
-    prior = anchored_prior(anchor, float(s), variance, covariance=covariance)
-    place = anchor if at is None else _as_position(at, anchor)
     examples = as_examples(data).to(dtype=dtype, device=anchor.device)
-    network = converted(model, dtype, anchor.device)
+    network, family = converted(model, dtype, anchor.device), as_likelihood(likelihood)
+    original = resolve_prior(
+        prior_variance,
+        network,
+        space,
+        dtype=dtype,
+        trained=anchor.unsqueeze(0),
+        examples=examples,
+        likelihood=family,
+    ).to(anchor)
+    variance, centre = original.variance, original.centre
+    prior = anchored_prior(anchor, float(s), variance, covariance=covariance, centre=centre)
+    place = anchor if at is None else _as_position(at, anchor)
     # The module itself: what the fused layers compute is made to be differentiated once.
-    build = EngineBuilder(network, space, as_likelihood(likelihood), examples, "loop")
+    build = EngineBuilder(network, space, family, examples, "loop")
     hessian = HessianProducts(build(anchor), place)
     scale = prior.scale
     low, high = extremes(

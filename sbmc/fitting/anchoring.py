@@ -2,11 +2,12 @@
 
 The target is prior × likelihood^power. What the options make of them, before the temperature T:
 
-    s                 N(α(s)·anchor, Σ(s))                   power 1
-    factor_variance   N(0, V)·N(anchor, f)                   power 1
+    s                 N(α(s)·anchor + (1 − α(s))·c, Σ(s))    power 1
+    factor_variance   N(c, V)·N(anchor, f)                   power 1
     split             N(anchor, (a·F + a/V)^{-1})            power 1 − a
 
-A temperature raises the product to the power 1/T: variances times T, power divided by T.
+N(c, V) is the original prior, with c = 0 except for gains of normalisation layers. A temperature
+raises the product to the power 1/T: variances times T, power divided by T.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sbmc.prior.gaussian import (
     split_prior,
 )
 from sbmc.prior.options import USUAL_PRIOR, CovarianceRule, Prior
+from sbmc.prior.original import OriginalPrior
 from sbmc.target.curvature import has_information
 
 DEFAULT_S = 0.1
@@ -82,7 +84,7 @@ class Anchoring:
         share = 1.0 if self.options.split is None else 1.0 - float(self.options.split)
         return share / float(self.options.posterior_temperature)
 
-    def check(self, anchors: Tensor, variance: Tensor, likelihood: Likelihood) -> None:
+    def check(self, anchors: Tensor, original: OriginalPrior, likelihood: Likelihood) -> None:
         """Refuse what shows only with the anchors, and without going through the data."""
         if self.curved:
             split = self.options.split
@@ -90,24 +92,24 @@ class Anchoring:
             rule = "left out for a likelihood of your own, whose Fisher information is not known"
             require(has_information(likelihood), name, rule, Phrase(given))
         elif not self.is_point:
-            self.prior(anchors[0], variance)
+            self.prior(anchors[0], original)
 
     def prior(
-        self, anchor: Tensor, variance: Tensor, information: Tensor | None = None
+        self, anchor: Tensor, original: OriginalPrior, information: Tensor | None = None
     ) -> AnchoredPrior:
         """The prior around one anchor, tempered.
 
         Args:
             anchor: `(dim,)`.
-            variance: V of the original prior, `(dim,)`.
+            original: the prior N(c, V) that s = 1 stands for.
             information: diagonal of the Fisher information, `(dim,)`, if the prior is curved.
 
         Returns:
             The prior.
         """
-        options = self.options
+        options, variance, centre = self.options, original.variance, original.centre
         if options.factor_variance is not None:
-            prior = factor_prior(anchor, float(options.factor_variance), variance)
+            prior = factor_prior(anchor, float(options.factor_variance), variance, centre)
         elif options.split is not None:
             prior = split_prior(anchor, float(options.split), variance, self._seen(information))
         else:
@@ -115,7 +117,9 @@ class Anchoring:
             if isinstance(rule, str):
                 rule = linear_variance if rule == "linear" else self._laplace(information)
             assert self.s is not None  # for the type checker; see __post_init__
-            prior = anchored_prior(anchor, self.s, variance, alpha=options.alpha, covariance=rule)
+            prior = anchored_prior(
+                anchor, self.s, variance, alpha=options.alpha, covariance=rule, centre=centre
+            )
         temperature = float(options.posterior_temperature)
         return prior if temperature == 1 else prior.tempered(temperature)
 

@@ -30,8 +30,12 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         data: the training data: `(inputs, targets)`, a map-style `Dataset` or a `DataLoader`.
         s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor. It
             is 0.1 unless it or an option of `prior` that replaces it is given.
-        prior_variance: v of the original prior N(0, v): a number, a mapping from patterns on
-            parameter names, or a tensor `(dim,)`.
+        prior_variance: the original prior. `"auto"` (the default) has a variance for each layer by
+            its type, c / fan_in for weights, and centres gains of normalisation layers at 1:
+            `sbmc.describe_prior(model)` shows it, `sbmc.ByLayer(weights=c)` changes it.
+            `sbmc.WeightDecay(w)` is the prior that a weight decay stands for; `"evidence"` chooses
+            the variances by the marginal likelihood (laplace-torch). v of the prior N(0, v) may
+            also be a number, a mapping from patterns on parameter names, or a tensor `(dim,)`.
         sampler: settings of the algorithm, such as `HMC(epochs=160)`, the default, or `SMC()`.
         particles: N, chains or particles per island.
         islands: P.

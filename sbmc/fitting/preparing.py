@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +26,8 @@ from sbmc.model.functional import converted
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
 from sbmc.posterior.identity import APART, IN_WORDS, identify, software
-from sbmc.prior.gaussian import AnchoredPrior, Variance, resolve_variance
+from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.prior.original import OriginalPrior, resolve_prior
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
 from sbmc.samplers.contract import Sampler
@@ -98,7 +98,6 @@ def prepare(request: FitRequest) -> Prepared:
     own = space.flatten(model)
     dtype = own.dtype if compute.dtype is None else compute.dtype
     like = own.to(torch.device(own.device if compute.device is None else compute.device), dtype)
-    variance = resolve_variance(request.prior_variance, space, dtype).to(like.device)
     anchor_positions, anchor_cost = resolve_anchors(
         model, anchors, compute.anchor_epochs, space, like
     )
@@ -106,13 +105,22 @@ def prepare(request: FitRequest) -> Prepared:
     every = anchor_positions
     anchor_positions = anchor_positions[: numbers.stop]
     family = as_likelihood(request.likelihood)
-    scheme.check(anchor_positions, variance, family)
-    begin = resolve_start(start, space, like)
     examples = as_examples(request.data).to(dtype=dtype, device=like.device)
     subject = Subject(converted(model, dtype, like.device), space, family)
+    original = resolve_prior(
+        request.prior_variance,
+        subject.model,
+        space,
+        dtype=dtype,
+        trained=every,
+        examples=examples,
+        likelihood=family,
+    ).to(like)
+    scheme.check(anchor_positions, original, family)
+    begin = resolve_start(start, space, like)
     settings = {
         **scheme.describe(),
-        "prior_variance": _describe_variance(request.prior_variance),
+        **original.settings,
         "particles": int(particles),
         "islands": int(islands),
         "seed": int(seed),
@@ -161,7 +169,8 @@ def prepare(request: FitRequest) -> Prepared:
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
     settings["kernel_reason"] = engine.kernel_reason
     began = time.perf_counter()
-    priors, prior_epochs = _build_priors(scheme, anchor_positions, variance, engine)
+    priors, prior_epochs = _build_priors(scheme, anchor_positions, original, engine)
+    prior_epochs += original.epochs
     if prior_epochs:
         settings["prior_epochs"] = prior_epochs
     settings["identity"] = identify(*subject, every, priors[0], examples, begin)
@@ -203,32 +212,23 @@ def _require_positive_integers(**values: Any) -> None:
 
 
 def _build_priors(
-    scheme: Anchoring, anchors: Tensor, variance: Tensor, engine: LikelihoodEngine
+    scheme: Anchoring, anchors: Tensor, original: OriginalPrior, engine: LikelihoodEngine
 ) -> tuple[list[AnchoredPrior], int]:
     """The prior around each anchor, and the epochs that went into their curvature."""
     if not scheme.curved:
-        return [scheme.prior(anchor, variance) for anchor in anchors], 0
+        return [scheme.prior(anchor, original) for anchor in anchors], 0
     parts, priors, epochs = engine.parts(), [], 0
     for index, anchor in enumerate(anchors):
         found = diagonal_fisher(parts, anchor)
         epochs += found.epochs
-        information = found.diagonal.to(variance)
+        information = found.diagonal.to(original.variance)
         if bool(torch.isfinite(information).all()):
-            priors.append(scheme.prior(anchor, variance, information))
+            priors.append(scheme.prior(anchor, original, information))
         else:
             # Its islands are to fail, as they do where the likelihood is not finite; others go on.
             logger.warning("the curvature at anchor %d is not finite", index)
             priors.append(AnchoredPrior(anchor, torch.full_like(anchor, torch.nan), anchor))
     return priors, epochs
-
-
-def _describe_variance(variance: Variance) -> Any:
-    if isinstance(variance, Mapping):
-        return {
-            pattern: "tensor" if isinstance(value, Tensor) and value.ndim else float(value)
-            for pattern, value in variance.items()
-        }
-    return "per parameter" if isinstance(variance, Tensor) and variance.ndim else float(variance)
 
 
 def describe_sampler(sampler: Any) -> dict[str, Any]:

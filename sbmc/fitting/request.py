@@ -13,8 +13,8 @@ from torch import nn
 from sbmc.checks import nearest, require
 from sbmc.fitting.compute import USUAL_COMPUTE, Compute
 from sbmc.model.parameters import Selection
-from sbmc.prior.gaussian import Variance
 from sbmc.prior.options import USUAL_PRIOR, Prior
+from sbmc.prior.original import PriorVariance
 from sbmc.samplers.contract import Sampler
 
 
@@ -30,7 +30,7 @@ class FitRequest:
     data: Any
     _: KW_ONLY
     s: float | None = None
-    prior_variance: Variance = 1.0
+    prior_variance: PriorVariance = "auto"
     likelihood: Any = "categorical"
     sampler: Sampler | None = None
     particles: int = 10

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import Phrase, is_whole, require
+from sbmc.prior.layer_rules import Rule, layer_rules, lora_rules
 
 RANK = 50
 
@@ -61,6 +62,13 @@ class LoraHead(nn.Module):
         with torch.no_grad():
             self.down.weight.copy_(down)
             self.up.weight.copy_(up)
+
+
+@layer_rules.register
+def _prior_of_the_factors(head: LoraHead) -> dict[str, Rule]:
+    rank, features = head.down.weight.shape
+    down, up = lora_rules(rank, features)
+    return {"down.weight": down, "up.weight": up}
 
 
 def balanced(down: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:

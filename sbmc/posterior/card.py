@@ -29,6 +29,8 @@ def posterior_card(posterior: Posterior) -> str:
         rows.append(("sampler", str(settings["sampler"])))
     if settings.get("s") is not None:
         rows.append(("s", f"{settings['s']:g}"))
+    if settings.get("evidence_withheld") and posterior.weighting == "evidence":
+        rows.append(("evidence", f"withheld ({settings['evidence_withheld']})"))
     rows.append(("epochs per particle", f"{posterior.cost.epochs:g}"))
     if seconds is not None:
         rows.append(("seconds", f"{seconds:.1f}"))

@@ -151,8 +151,12 @@ class Posterior:
         """The evidence of all islands together, Σ_p Z_p / P, as a log, with its standard error.
 
         None for MCMC and ensembles, which estimate none, and for islands with anchors of their own,
-        whose priors differ: each one's is in `log_evidence`.
+        whose priors differ: each one's is in `log_evidence`. None as well if the prior was read off
+        the data, which makes it too high to compare models by: `settings["evidence_withheld"]` says
+        how. Islands of one run are still weighted by it.
         """
+        if "evidence_withheld" in self.settings:
+            return None
         if self.settings.get("anchors", 1) > 1:
             return None
         if any(r.outcome == "completed" and r.log_evidence is None for r in self.islands):

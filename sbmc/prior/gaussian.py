@@ -1,11 +1,13 @@
 """The anchored Gaussian prior, and the whitened coordinates in which every sampler works.
 
 The paper's equation (2): the prior N(0, V) is replaced by N(α(s)·anchor, Σ(s)), with Σ(0) = 0,
-Σ(1) = V, α(0) = 1 and α(1) = 0. At s = 0 it is the anchor itself, at s = 1 the original prior. With
+Σ(1) = V, α(0) = 1 and α(1) = 0. At s = 0 it is the anchor itself, at s = 1 the original prior. A
+prior N(c, V) with another centre, which gains of normalisation layers need, leads to the mean
+α(s)·anchor + (1 − α(s))·c in the same way. With
 
-    θ = α(s)·anchor + Σ(s)^{1/2} z
+    θ = α(s)·anchor + (1 − α(s))·c + Σ(s)^{1/2} z
 
-the anchored prior is N(0, I) in z, whatever s, V and the anchor are. Two other priors around an
+the anchored prior is N(0, I) in z, whatever s, V, c and the anchor are. Two other priors around an
 anchor have the same form: the product with a Gaussian factor, and a Laplace approximation of a part
 of the likelihood.
 """
@@ -16,6 +18,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,7 +66,7 @@ class AnchoredPrior:
     """A Gaussian with diagonal covariance, N(α(s)·anchor, Σ(s)) in the paper, and its coordinates.
 
     Args:
-        mean: α(s)·anchor, `(dim,)`.
+        mean: α(s)·anchor + (1 − α(s))·centre, `(dim,)`.
         scale: the standard deviations Σ(s)^{1/2}, `(dim,)`.
         anchor: the anchor, `(dim,)`.
     """
@@ -102,6 +105,7 @@ def anchored_prior(
     *,
     alpha: Callable[[float], float] = step_weight,
     covariance: Callable[[float, Tensor], Tensor] = linear_variance,
+    centre: Tensor | None = None,
 ) -> AnchoredPrior:
     """Build the anchored prior for a scale s in (0, 1].
 
@@ -111,6 +115,7 @@ def anchored_prior(
         variance: the original prior's variance V, `(dim,)`.
         alpha: the rule α(s); the paper's by default.
         covariance: the rule Σ(s) as a function of s and V, `(dim,)`; the paper's by default.
+        centre: of the original prior, `(dim,)`; None for 0, as in the paper.
 
     Returns:
         The prior.
@@ -122,6 +127,8 @@ def anchored_prior(
         >>> prior = anchored_prior(torch.ones(3), 0.25, torch.full((3,), 4.0))
         >>> prior.to_parameters(torch.tensor([0.0, 1.0, -1.0]))
         tensor([1., 2., 0.])
+        >>> anchored_prior(torch.ones(2), 1.0, torch.ones(2), centre=torch.tensor([0.0, 3.0])).mean
+        tensor([0., 3.])
     """
     require(is_number(s) and 0 < s <= 1, "s", "in (0, 1] for a prior that can be sampled", s)
     weight = float(alpha(s))
@@ -132,21 +139,30 @@ def anchored_prior(
     require(fits, "covariance", rule, tuple(diagonal.shape))
     diagonal = diagonal.expand_as(anchor)
     _require_positive(diagonal, "covariance", "a rule with positive, finite variances")
-    return AnchoredPrior(weight * anchor, diagonal.sqrt().contiguous(), anchor)
+    mean = _between(weight, anchor, centre)
+    return AnchoredPrior(mean, diagonal.sqrt().contiguous(), anchor)
 
 
-def factor_prior(anchor: Tensor, factor_variance: float, variance: Tensor) -> AnchoredPrior:
+def _between(weight: float | Tensor, anchor: Tensor, centre: Tensor | None) -> Tensor:
+    """weight·anchor + (1 − weight)·centre."""
+    return weight * anchor if centre is None else weight * anchor + (1 - weight) * centre
+
+
+def factor_prior(
+    anchor: Tensor, factor_variance: float, variance: Tensor, centre: Tensor | None = None
+) -> AnchoredPrior:
     """The original prior times a Gaussian factor around the anchor (Paulin et al., 2025).
 
-        N(0, V)·N(anchor, f)  ∝  N(V/(f + V)·anchor, V·f/(V + f))
+        N(c, V)·N(anchor, f)  ∝  N((V·anchor + f·c)/(f + V), V·f/(V + f))
 
-    As f → 0 it is the anchor, as f → ∞ the original prior. It is centred between zero and the
+    As f → 0 it is the anchor, as f → ∞ the original prior. It is centred between c and the
     anchor, where `anchored_prior` is centred on the anchor itself.
 
     Args:
         anchor: the point estimate, `(dim,)`.
         factor_variance: f > 0.
         variance: the original prior's variance V, `(dim,)`.
+        centre: c, `(dim,)`; None for 0.
 
     Returns:
         The prior.
@@ -162,7 +178,8 @@ def factor_prior(anchor: Tensor, factor_variance: float, variance: Tensor) -> An
     good = is_number(factor_variance) and 0 < factor_variance < math.inf
     require(good, "factor_variance", "positive and finite", factor_variance)
     share = variance / (factor_variance + variance)
-    return AnchoredPrior(share * anchor, (share * factor_variance).sqrt(), anchor)
+    mean = _between(share, anchor, centre)
+    return AnchoredPrior(mean, (share * factor_variance).sqrt(), anchor)
 
 
 def split_prior(
@@ -229,9 +246,9 @@ def resolve_variance(variance: Variance, space: ParameterSpace, dtype: torch.dty
         tensor([0.1000, 0.1000, 1.0000], dtype=torch.float64)
     """
     if isinstance(variance, Mapping):
-        _require_used(variance, space)
+        require_used(variance, space)
         parts = [
-            _filled(_for_name(variance, name), shape, name, dtype).reshape(-1)
+            _filled(value_for_name(variance, name), shape, name, dtype).reshape(-1)
             for name, shape in zip(space.names, space.shapes, strict=True)
         ]
         values = torch.cat(parts)
@@ -258,7 +275,7 @@ def _finds(pattern: str, name: str) -> bool:
         ) from None
 
 
-def _require_used(variance: Mapping[str, float | Tensor], space: ParameterSpace) -> None:
+def require_used(variance: Mapping[str, Any], space: ParameterSpace) -> None:
     """A pattern that finds nothing is a slip of the keyboard, and would leave its value unused."""
     for pattern in variance:
         rule = f"a mapping whose patterns each match a sampled parameter (of {list(space.names)})"
@@ -266,7 +283,8 @@ def _require_used(variance: Mapping[str, float | Tensor], space: ParameterSpace)
         require(used, "prior_variance", rule, pattern)
 
 
-def _for_name(variance: Mapping[str, float | Tensor], name: str) -> float | Tensor:
+def value_for_name(variance: Mapping[str, Any], name: str) -> Any:
+    """The value whose pattern is the name, or else is the first that is found in it."""
     # The name itself first: as a regular expression, "1.weight" is found in "11.weight" too.
     if name in variance:
         return variance[name]

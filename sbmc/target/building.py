@@ -15,7 +15,8 @@ from sbmc.model.forward import Forward, build_forward, check_path
 from sbmc.model.frozen_part import SplitModel, split_model
 from sbmc.model.functional import converted, evaluation_copy
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
-from sbmc.prior.gaussian import Variance, anchored_prior, resolve_variance
+from sbmc.prior.gaussian import anchored_prior
+from sbmc.prior.original import PriorVariance, resolve_prior
 from sbmc.target.engine import LikelihoodEngine, Source
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.probing import describe_rows, evaluate, some_rows, with_neighbour
@@ -115,7 +116,7 @@ def build_target(
     data: Any,
     *,
     s: float = 0.1,
-    prior_variance: Variance = 1.0,
+    prior_variance: PriorVariance = "auto",
     likelihood: Any = "categorical",
     parameters: Selection = "all",
     path: str = "auto",
@@ -133,8 +134,7 @@ def build_target(
         model: the trained network; never changed. It is evaluated in evaluation mode.
         data: the training data: `(inputs, targets)`, a map-style `Dataset` or a `DataLoader`.
         s: the scale of the anchored prior, 0 < s <= 1; 1 is the full posterior.
-        prior_variance: v of the original prior N(0, v): a number, a mapping from patterns on
-            parameter names, or a tensor `(dim,)`.
+        prior_variance: the original prior, as for `fit`.
         likelihood: `"categorical"`, `sbmc.Gaussian(noise_variance=...)`, or a callable
             `(outputs, targets) -> (examples,)`.
         parameters: which ones are sampled: `"all"`, `"last"`, a regular expression or a predicate.
@@ -171,11 +171,19 @@ def build_target(
     real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     require(real, "dtype", "a floating-point torch.dtype", dtype)
     anchor = weights.to(torch.device(weights.device if device is None else device), dtype)
-    variance = resolve_variance(prior_variance, space, dtype).to(anchor.device)
-    prior = anchored_prior(anchor, float(s), variance)
     family = as_likelihood(likelihood)
     examples = as_examples(data).to(dtype=dtype, device=anchor.device)
     network = converted(model, dtype, anchor.device)
+    original = resolve_prior(
+        prior_variance,
+        network,
+        space,
+        dtype=dtype,
+        trained=anchor.unsqueeze(0),
+        examples=examples,
+        likelihood=family,
+    ).to(anchor)
+    prior = anchored_prior(anchor, float(s), original.variance, centre=original.centre)
     engine = EngineBuilder(network, space, family, examples, path)(anchor)
     engine.settle(size=chunk_size)
     return Target(engine, prior)

@@ -19,6 +19,7 @@ from sbmc.model.data import Inputs, leaves, tree_map
 from sbmc.model.forward import Forward, build_forward
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.posterior.ensemble import ensemble_posterior
+from sbmc.prior.original import PriorVariance
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
 from sbmc.training.group import Problem, train_group
@@ -28,11 +29,11 @@ from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import (
     TrainingData,
     check_reset,
-    check_variance_size,
     checked_data,
     prior_centres,
     refuse_lone_example,
     start_members,
+    training_prior,
 )
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def train_ensemble(
     validation: Any = None,
     *,
     members: int,
-    prior_variance: float | Tensor = 1.0,
+    prior_variance: PriorVariance = "auto",
     likelihood: Any = "categorical",
     parameters: Selection = "all",
     seed: int = 0,
@@ -142,17 +143,17 @@ def train_ensemble(
 
     Each member minimises, by Adam on mini-batches B of the n training examples,
 
-        −(1/|B|) Σ_{i∈B} log p(y_i | x_i, θ) + ‖θ‖² / (2 v n),
+        −(1/|B|) Σ_{i∈B} log p(y_i | x_i, θ) + ‖θ − c‖² / (2 v n),
 
-    the negative log posterior divided by n, with the prior N(0, v). It stops when the moving
-    average of its validation loss, prior included, has not improved for a while, and keeps the
-    weights of the epoch with the lowest validation loss. Member k has its own random stream: its
-    start and its data order do not depend on how many members there are, and its weights only in
-    the last bits.
+    the negative log posterior divided by n, with the prior N(c, v); c is 0 except for gains of
+    normalisation layers, and v may differ between layers. It stops when the moving average of its
+    validation loss, prior included, has not improved for a while, and keeps the weights of the
+    epoch with the lowest validation loss. Member k has its own random stream: its start and its
+    data order do not depend on how many members there are, and its weights only in the last bits.
 
-    With `anchored`, ‖θ‖² is replaced by ‖θ − c_k‖², where each member has a centre c_k ~ N(0, v) of
-    its own, drawn apart from its start (randomised MAP sampling: Pearce et al., 2020, "Uncertainty
-    in Neural Networks: Approximately Bayesian Ensembling").
+    With `anchored`, each member has a centre c_k ~ N(c, v) of its own instead of c, drawn apart
+    from its start (randomised MAP sampling: Pearce et al., 2020, "Uncertainty in Neural Networks:
+    Approximately Bayesian Ensembling").
 
     Members are trained in one batch, with the model in evaluation mode. Models for which training
     mode is another function (BatchNorm, dropout) are trained one member after another, in training
@@ -163,7 +164,9 @@ def train_ensemble(
         train: training data, as for `fit`.
         validation: validation data, or None to train for `max_epochs` and keep the last weights.
         members: how many to train.
-        prior_variance: variance v of the prior, a number or one per parameter `(dim,)`.
+        prior_variance: the prior: `"auto"` (the default), `sbmc.ByLayer(...)`,
+            `sbmc.WeightDecay(...)`, a number v, a mapping or a tensor, as for `fit`. With
+            `initial="model"`, `"auto"` is wide enough for the weights that the model has.
         likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
         parameters: which parameters to train, as for `fit`; the others keep the model's values.
         seed: of all members' streams.
@@ -175,8 +178,8 @@ def train_ensemble(
         initial: where members start. `"reset"`: each at weights that the model's layers draw anew
             (`reset_parameters`), other ones for each member. `"model"`: all at the model's own
             weights, as for a model that was trained before; members then differ by their data
-            orders alone. `"prior"`: each at a draw from N(0, v), as in the paper's studies. With v
-            near 1, a network of several wide layers hardly learns from there.
+            orders alone. `"prior"`: each at a draw from the prior, as in the paper's studies. With
+            v near 1, a network of several wide layers hardly learns from there.
         anchored: whether each member's weights are drawn to a prior draw of its own, and not to 0.
         path: how to evaluate the members: `"auto"`, `"fused"`, `"vmap"`, `"loop"`; or `"module"`,
             one after another in training mode, for models that hide their dropout from `"auto"`.
@@ -205,8 +208,11 @@ def train_ensemble(
             validation is not None, "max_epochs", "given when there are no validation data", None
         )
         max_epochs = DEFAULT_EPOCHS
+    space = select_parameters(model, parameters)
+    data = checked_data(model, space, train, validation, as_likelihood(likelihood))
+    variance, centre = training_prior(prior_variance, model, space, initial, len(data.train))
     settings = TrainingSettings(
-        prior_variance=prior_variance,
+        prior_variance=variance,
         learning_rate=learning_rate,
         batch_size=batch_size,
         max_epochs=max_epochs,
@@ -215,13 +221,11 @@ def train_ensemble(
         initial=initial,
         seed=seed,
         anchored=anchored,
+        prior_centre=centre,
     )
     hint = nearest(str(path), PATHS).rstrip("?")
     require(path in PATHS, "path", "one of " + ", ".join(map(repr, PATHS)) + hint, path)
-    space = select_parameters(model, parameters)
-    check_variance_size(prior_variance, space.dim)
     check_reset(model, space, settings)
-    data = checked_data(model, space, train, validation, as_likelihood(likelihood))
     layers = training_mode_layers(model, space)
     if path == "module" or (path == "auto" and layers):
         logger.debug(

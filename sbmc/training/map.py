@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from sbmc.model.parameters import Selection
+from sbmc.prior.original import PriorVariance
 from sbmc.training.ensemble import train_ensemble
 
 
@@ -15,7 +16,7 @@ def train_map(
     train: Any,
     validation: Any = None,
     *,
-    prior_variance: float | Tensor = 1.0,
+    prior_variance: PriorVariance = "auto",
     likelihood: Any = "categorical",
     parameters: Selection = "all",
     seed: int = 0,
@@ -30,14 +31,14 @@ def train_map(
 ) -> nn.Module:
     """Train a model to the maximum of its posterior (MAP), stopping early on validation data.
 
-    Minimises −(1/n) Σ_i log p(y_i | x_i, θ) + ‖θ‖² / (2 v n) as `train_ensemble` does, of which
+    Minimises −(1/n) Σ_i log p(y_i | x_i, θ) + ‖θ − c‖² / (2 v n) as `train_ensemble` does, of which
     this is member 0 for the same `initial`; the settings are explained there.
 
     Args:
         model: the network; never changed.
         train: training data, as for `fit`.
         validation: validation data, or None to train for `max_epochs` and keep the last weights.
-        prior_variance: variance v of the prior, a number or one per parameter `(dim,)`.
+        prior_variance: the prior, `"auto"` by default, as for `train_ensemble`.
         likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
         parameters: which parameters to train; the others keep the model's values.
         seed: of the initial weights and the data order.
@@ -47,7 +48,7 @@ def train_map(
         window: epochs in the moving average of the validation loss.
         patience: epochs without a lower average before stopping.
         initial: where to start: at the model's own weights (`"model"`), at weights that its layers
-            draw anew (`"reset"`), or at a draw from N(0, v) (`"prior"`).
+            draw anew (`"reset"`), or at a draw from the prior (`"prior"`).
         path: how to evaluate the model.
         progress: None shows a bar on a terminal, True always shows progress, False never.
 

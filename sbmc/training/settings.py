@@ -27,6 +27,7 @@ class TrainingSettings:
     initial: str
     seed: int
     anchored: bool = False
+    prior_centre: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_variance(self.prior_variance)

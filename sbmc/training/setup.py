@@ -17,9 +17,10 @@ from sbmc.model.data import Examples, as_examples
 from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
+from sbmc.prior.original import PriorVariance, resolve_prior
 from sbmc.randomness import Stream, generator
 from sbmc.training.module import seeded
-from sbmc.training.settings import TrainingSettings
+from sbmc.training.settings import TrainingSettings, check_variance
 
 # Of a member's random streams, the one of layers that are initialised anew; 1 is that of dropout.
 RESET_STREAM = 2
@@ -59,6 +60,34 @@ def checked_data(
     return TrainingData(checked(train, "train"), held_out, likelihood)
 
 
+def training_prior(
+    prior_variance: PriorVariance,
+    model: nn.Module,
+    space: ParameterSpace,
+    initial: str,
+    examples: int,
+) -> tuple[float | Tensor, Tensor | None]:
+    """The prior's variance, a number or `(dim,)`, and its centre `(dim,)`; None for 0.
+
+    Weights that training begins with have to stay probable, since they may have been trained
+    before; those that it throws away do not count.
+    """
+    if isinstance(prior_variance, (float, int, Tensor)):
+        check_variance(prior_variance)
+        check_variance_size(prior_variance, space.dim)
+        return prior_variance, None
+    own = space.flatten(model)
+    original = resolve_prior(
+        prior_variance,
+        model,
+        space,
+        dtype=own.dtype,
+        trained=own.unsqueeze(0) if initial == "model" else None,
+        examples=examples,
+    ).to(own)
+    return original.variance, original.centre
+
+
 def check_variance_size(prior_variance: float | Tensor, dim: int) -> None:
     """Refuse a vector of variances whose length is not that of the parameters."""
     if isinstance(prior_variance, Tensor):
@@ -90,7 +119,7 @@ def start_members(
         check_reset(model, space, settings)
         fresh = [_initialised_anew(model, space, member, settings) for member in group]
         return torch.stack(fresh).to(own), streams
-    return noise.to(own.device) * _deviation(own, settings), streams
+    return _prior_draws(noise, own, settings), streams
 
 
 def check_reset(model: nn.Module, space: ParameterSpace, settings: TrainingSettings) -> None:
@@ -140,15 +169,18 @@ def _reset_of(layer: nn.Module) -> Callable[[], None] | None:
 def prior_centres(
     model: nn.Module, space: ParameterSpace, group: list[int], settings: TrainingSettings
 ) -> Tensor | None:
-    """Where each member's prior is centred, `(members, dim)`, drawn from N(0, v); None for 0."""
+    """Where each member's prior is centred, `(members, dim)`, drawn if anchored; None for 0."""
     if not settings.anchored:
-        return None
+        centre = settings.prior_centre
+        return None if centre is None else centre.expand(len(group), -1)
     own = space.flatten(model)
     streams = [generator(settings.seed, Stream.PRIOR_CENTRES, member) for member in group]
     noise = torch.stack([torch.randn(space.dim, generator=s, dtype=own.dtype) for s in streams])
-    return noise.to(own.device) * _deviation(own, settings)
+    return _prior_draws(noise, own, settings)
 
 
-def _deviation(own: Tensor, settings: TrainingSettings) -> Tensor:
-    """The prior's standard deviation, where and as the weights `own` are."""
-    return torch.as_tensor(settings.prior_variance, dtype=own.dtype, device=own.device).sqrt()
+def _prior_draws(noise: Tensor, own: Tensor, settings: TrainingSettings) -> Tensor:
+    """Draws from the prior `(members, dim)`, where and as the weights `own` are."""
+    variance = torch.as_tensor(settings.prior_variance, dtype=own.dtype, device=own.device)
+    draws = noise.to(own.device) * variance.sqrt()
+    return draws if settings.prior_centre is None else draws + settings.prior_centre

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
-from sbmc.checks import BadInput, is_number, require
+from sbmc.checks import is_number, require
 
 # Half decades around what the paper uses, which is 1/40 to 1.
 V_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -55,35 +54,6 @@ def v_grid(values: Any = None) -> tuple[float, ...]:
 def s_grid(values: Any = None) -> tuple[float, ...]:
     """The values of s, `S_GRID` if none are given."""
     return check_grid("s", S_GRID if values is None else values, "in [0, 1]", 0.0, 1.0)
-
-
-def parse_grid(name: str, text: str | None) -> tuple[float, ...] | None:
-    """Read numbers with commas between them; fractions may be written as such.
-
-    Args:
-        name: the option.
-        text: the numbers, or None.
-
-    Returns:
-        The numbers as they stand, or None.
-
-    Raises:
-        BadInput: one is none.
-
-    Example:
-        >>> parse_grid("v", "1/40, 0.1,1")
-        (0.025, 0.1, 1.0)
-    """
-    if text is None:
-        return None
-    numbers = []
-    for part in text.split(","):
-        try:
-            numbers.append(float(Fraction(part.replace(" ", ""))))
-        except (ValueError, ZeroDivisionError, OverflowError):
-            rule = "numbers with commas between them, such as 1/40,0.1,1"
-            raise BadInput(f"`{name}` must be {rule}, but got {text!r}.") from None
-    return tuple(numbers)
 
 
 def beyond(grid: Sequence[float], best: float) -> float | None:

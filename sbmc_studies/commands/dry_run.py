@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
 
 from sbmc.cli.printing import print_wide
 from sbmc.fitting.forecast import in_words
 from sbmc.islands.memory import size_in_words
+from sbmc_studies.experiments.context import prepare_context
+from sbmc_studies.experiments.methods import get_method
+from sbmc_studies.experiments.resources import Resources
+from sbmc_studies.experiments.run_spec import RunSpec
 from sbmc_studies.runs.forecast import Forecast, forecast
-from sbmc_studies.runs.runner import prepare_context
-
-if TYPE_CHECKING:
-    from sbmc_studies.commands.run import Request
-    from sbmc_studies.experiments.context import Workshop
 
 HEADINGS = (
     *("", "islands", "particles", "networks\ntrained", "epochs of\ntraining, ≤", "epochs\na chain"),
@@ -20,52 +22,49 @@ HEADINGS = (
 )
 
 
-def show_expectations(request: Request, workshop: Workshop) -> None:
-    """Print what every run of a request would take, a line for each method.
+def show_forecasts(specs: Sequence[RunSpec], out: Path, resources: Resources) -> None:
+    """Print what runs would take, a line for each method.
 
     Args:
-        request: what was asked for.
-        workshop: has the data.
+        specs: the runs, of one experiment; each method has the same seeds.
+        out: the folder of records, where the checkpoints would be.
+        resources: shared with other runs of this process.
     """
-    from rich.table import Table
-
-    seeds = len(request.seeds)
-    title = (
-        f"{request.experiment.name}: expected, each of {seeds} seeds"
-        if seeds > 1
-        else (f"{request.experiment.name}: expected")
-    )
+    first = specs[0]
+    one_seed = [spec for spec in specs if spec.seed == first.seed]
+    seeds = len(specs) // len(one_seed)
+    each = f", each of {seeds} seeds" if seeds > 1 else ""
+    title = f"{first.experiment}: expected{each}"
     table = Table(title=title, title_justify="left", pad_edge=False)
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading else "left")
     notes: list[str] = []
     total = 0.0
-    for method, settings in request.plans:
-        context = prepare_context(request.experiment, settings, request.seeds[0], workshop)
-        context.execution = request.execution
-        context.folder = request.out if method.sampler is not None else None
-        found = forecast(context, method)
-        shape = str(settings["islands"]), str(settings["particles"])
-        table.add_row(method.label, *shape, *_cells(found))
-        if found.sampling is not None:
-            notes += [f"{method.label}: {note}" for note in found.sampling.notes]
-        total += found.seconds * seeds
+    for spec in one_seed:
+        method = get_method(spec.method)
+        context = prepare_context(spec, resources, out if method.sampler is not None else None)
+        expected = forecast(context, method)
+        size = str(spec.islands), str(spec.settings["particles"])
+        table.add_row(method.label, *size, *_cells(expected))
+        if expected.sampling is not None:
+            notes += [f"{method.label}: {note}" for note in expected.sampling.notes]
+        total += expected.seconds * seeds
     print_wide(table)
     for note in dict.fromkeys(notes):
         print(note)
     print(f"In all: about {in_words(total)}; less where training stops before its last epoch.")
 
 
-def _cells(found: Forecast) -> list[str]:
-    parts = [part for part in (found.training, found.sampling) if part is not None]
-    chain = found.sampling
+def _cells(expected: Forecast) -> list[str]:
+    parts = [part for part in (expected.training, expected.sampling) if part is not None]
+    chain = expected.sampling
     disk = chain.disk_bytes if chain is not None else 0
     return [
-        str(found.networks),
-        str(found.training_epochs) if found.networks else "-",
+        str(expected.networks),
+        str(expected.training_epochs) if expected.networks else "-",
         "-" if chain is None else f"{chain.epochs + chain.forward_epochs:,.0f}",
-        f"{found.total_epochs:,.0f}",
-        in_words(found.seconds),
+        f"{expected.total_epochs:,.0f}",
+        in_words(expected.seconds),
         size_in_words(max(part.bytes for part in parts)),
         size_in_words(max(part.total_bytes for part in parts)),
         size_in_words(disk) if disk else "-",

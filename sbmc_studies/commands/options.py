@@ -1,77 +1,67 @@
-"""Options of commands that run islands: who runs them, in how much memory, what is kept."""
+"""Options that several commands of the studies have: settings of a run, and how it is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sbmc.checks import BadInput
-from sbmc.cli.options import Text
+from sbmc.checks import BadInput, require
+from sbmc.cli.options import Text, given_options
+from sbmc_studies.experiments.settings import parse_assignment
 
-_PANEL = "How islands are run (nothing of it decides a result)"
-
-
-def _option(*names: str, words: str) -> Any:
-    return typer.Option(*names, help=words, rich_help_panel=_PANEL, show_default=False)
+_EXECUTION = "How islands are run (no option of these changes a result)"
 
 
-ExecutorOption = Annotated[
-    Text,
-    _option(
-        "--executor", words="in-process (default; islands folded into batches), processes, or ray."
-    ),
-]
-WorkersOption = Annotated[
-    Text, _option("--workers", words="How many islands run at a time; alone it means processes.")
-]
-AddressOption = Annotated[
-    Text, _option("--address", words="Of a Ray cluster to join, such as auto or HOST:6379.")
-]
-CpusOption = Annotated[Text, _option("--cpus", words="CPUs that Ray reserves for an island.")]
-GpusOption = Annotated[Text, _option("--gpus", words="GPUs that Ray reserves for an island.")]
-RetriesOption = Annotated[
-    Text, _option("--retries", words="How often a lost island is tried again (default 2).")
-]
-EveryOption = Annotated[
-    Text,
-    _option(
-        "--checkpoint-every",
-        words="Seconds between two writes of an island's place (default 60; 0: whenever it can).",
-    ),
-]
-NoCheckpointOption = Annotated[
-    bool, _option("--no-checkpoint", words="Write no checkpoint: the run cannot be resumed.")
-]
-MemoryOption = Annotated[
-    Text,
-    _option("--memory-limit", words="Of each process that runs islands, such as 2GiB or 500MB."),
-]
-ChunkOption = Annotated[
-    Text,
-    _option("--chunk-size", words="Examples that go through the network together (by rule)."),
-]
-AlsoIslandsOption = Annotated[
-    Text, typer.Option(help="Also write records of the first so many islands; e.g. 1 or 1,2,4.")
-]
-ConfidenceOption = Annotated[
-    bool,
-    typer.Option("--confidence", help="Also train and test the classifier that says abstain."),
-]
-SaveOption = Annotated[
-    bool, typer.Option("--save-posterior", help="Write the posterior beside the record.")
-]
+def _execution(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=_EXECUTION, show_default=False)
 
 
-def parse_changes(**words: Text) -> dict[str, Any]:
-    """Read those options that are given.
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """The options of `Execution`, as text; None for what is not given."""
 
-    Example:
-        >>> parse_changes(workers="4", executor=None)
-        {'workers': 4}
-    """
-    return {name: _read(name, text) for name, text in words.items() if text is not None}
+    executor: Annotated[
+        Text,
+        _execution("in-process (default; islands folded into batches), processes, or ray."),
+    ] = None
+    workers: Annotated[
+        Text, _execution("How many islands run at a time; alone it means processes.")
+    ] = None
+    address: Annotated[
+        Text, _execution("Address of a Ray cluster to join, such as auto or HOST:6379.")
+    ] = None
+    cpus: Annotated[Text, _execution("CPUs that Ray reserves for an island.")] = None
+    gpus: Annotated[Text, _execution("GPUs that Ray reserves for an island.")] = None
+    retries: Annotated[Text, _execution("How often a lost island is tried again (default 2).")] = (
+        None
+    )
+    checkpoint_every: Annotated[
+        Text,
+        _execution("Seconds between two snapshots of an island (default 60; 0: every snapshot)."),
+    ] = None
+    memory_limit: Annotated[
+        Text, _execution("Memory of each process that runs islands, such as 2GiB or 500MB.")
+    ] = None
+    chunk_size: Annotated[
+        Text,
+        _execution("Examples that go through the network together (chosen if not given)."),
+    ] = None
+
+    def read(self) -> dict[str, Any]:
+        """The values of those options that are given, for `Execution`.
+
+        Raises:
+            BadInput: one of them is no number.
+
+        Example:
+            >>> ExecutionOptions(workers="4").read()
+            {'workers': 4}
+        """
+        return {name: _read(name, text) for name, text in given_options(self).items()}
 
 
 _KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
@@ -92,3 +82,124 @@ def _read(name: str, text: str) -> Any:
         return read(text)
     except ValueError:
         raise BadInput(f"`{name}` must be {rule}, but got {text!r}.") from None
+
+
+@dataclass(frozen=True)
+class SettingOptions:
+    """Settings of a method that have an option; `--set` takes all others."""
+
+    s: Annotated[Text, typer.Option("--s", help="Scale of the prior, in [0, 1].")] = None
+    prior_variance: Annotated[Text, typer.Option(help="Variance of the prior.")] = None
+    particles: Annotated[Text, typer.Option(help="Particles of an island.")] = None
+    islands: Annotated[Text, typer.Option(help="Independent islands.")] = None
+    first_island: Annotated[
+        Text,
+        typer.Option(
+            help="Number of the first island: two machines can each make some islands of one run, "
+            "for `sbmc merge`."
+        ),
+    ] = None
+    steps: Annotated[Text, typer.Option(help="Moves of each chain.")] = None
+    epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None
+    leapfrog: Annotated[Text, typer.Option(help="Leapfrog steps of a move.")] = None
+    trajectory: Annotated[
+        Text, typer.Option(help="Instead of leapfrog: length of a move, such as pi/2.")
+    ] = None
+    mutations: Annotated[
+        Text, typer.Option(help="Moves of SMC at each temperature (with eta: at most so many).")
+    ] = None
+    island_weights: Annotated[
+        Text, typer.Option(help="How SMC's islands are combined: evidence or equal.")
+    ] = None
+    start: Annotated[Text, typer.Option(help="Where chains begin: prior, anchor or ensemble.")] = (
+        None
+    )
+    anchor: Annotated[
+        Text, typer.Option(help="What the prior is anchored at: map, swa or mc-dropout.")
+    ] = None
+    factor_variance: Annotated[
+        Text, typer.Option(help="Instead of s: variance of a Gaussian factor around the anchor.")
+    ] = None
+    covariance: Annotated[
+        Text, typer.Option(help="Of the anchored prior: linear (s v), or laplace (diagonal).")
+    ] = None
+    split: Annotated[
+        Text,
+        typer.Option(help="Instead of s: share of the likelihood whose Laplace fit is the prior."),
+    ] = None
+    posterior_temperature: Annotated[Text, typer.Option(help="Below 1 for a cold posterior.")] = (
+        None
+    )
+
+
+AssignmentsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
+]
+OutOption = Annotated[Path, typer.Option(help="Folder of the records.")]
+AlsoIslandsOption = Annotated[
+    Text, typer.Option(help="Also write records of the first so many islands; e.g. 1 or 1,2,4.")
+]
+ConfidenceOption = Annotated[
+    bool,
+    typer.Option("--confidence", help="Also train and test the classifier that says abstain."),
+]
+SaveOption = Annotated[
+    bool, typer.Option("--save-posterior", help="Write the posterior beside the record.")
+]
+RUNS = Path("runs")
+
+
+def join_settings(options: Mapping[str, str], assignments: Sequence[str]) -> dict[str, str]:
+    """Put the settings that have an option and those of `--set` together.
+
+    Args:
+        options: settings that were given by an option.
+        assignments: others, as `KEY=VALUE`.
+
+    Returns:
+        Text by setting.
+
+    Raises:
+        BadInput: an assignment has another form, or a setting is given twice.
+
+    Example:
+        >>> join_settings({"steps": "3"}, ["step-size=0.05"])
+        {'steps': '3', 'step_size': '0.05'}
+    """
+    settings = dict(options)
+    for assignment in assignments:
+        name, value = parse_assignment(assignment)
+        rule = f"given once (it is {settings.get(name)} already)"
+        require(name not in settings, name, rule, value)
+        settings[name] = value
+    return settings
+
+
+def parse_numbers(name: str, text: str | None) -> tuple[int, ...]:
+    """Read whole numbers: `3`, `0,2,5`, `0-4`, or a mixture.
+
+    Args:
+        name: the argument, for the error message.
+        text: the numbers; None for none.
+
+    Returns:
+        The numbers, each once, in the order given.
+
+    Raises:
+        BadInput: if the text has another form.
+
+    Example:
+        >>> parse_numbers("seeds", "0-2,7")
+        (0, 1, 2, 7)
+    """
+    if text is None:
+        return ()
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        rule = "whole numbers such as 3, 0,2,5 or 0-4"
+        good = first.isdecimal() and (not dash or (last.isdecimal() and int(first) <= int(last)))
+        require(good, name, rule, text)
+        numbers.extend(range(int(first), int(last if dash else first) + 1))
+    return tuple(dict.fromkeys(numbers))

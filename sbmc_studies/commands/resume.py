@@ -1,4 +1,4 @@
-"""`sbmc resume`, `extend` and `merge`: runs that are gone on with, grown, put together."""
+"""`sbmc resume`, `extend` and `merge`: runs that are continued, grown, or put together."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput, require
-from sbmc_studies.commands.going_on import check_ground, go_on, require_writable
-from sbmc_studies.commands.run import parse_numbers
+from sbmc.storage.provenance import software_versions
+from sbmc_studies.commands.execute import execute, require_writable
+from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.commands.show import show_comparison
-from sbmc_studies.experiments.context import Workshop
 from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.runs.growing import extend_run, merge_runs, out_of
-from sbmc_studies.runs.run_file import Journal, find_runs, read_journal
+from sbmc_studies.experiments.resources import Resources
+from sbmc_studies.experiments.run_spec import RunSpec, records_folder
+from sbmc_studies.runs.growing import extend_run, merge_runs
+from sbmc_studies.runs.measuring import describe_data
+from sbmc_studies.runs.run_file import RunFile, find_runs, read_run_file
 from sbmc_studies.runs.runner import Run
 
 
 def resume(
     run: Path, changes: Mapping[str, Any], *, quiet: bool = False, debug: bool = False
 ) -> int:
-    """Go on with a run, or with all runs below a folder that have not ended.
+    """Continue a run, or all runs below a folder that have not ended.
 
     Args:
         run: the folder.
@@ -36,47 +39,39 @@ def resume(
         The exit code: 1 if a run failed, 2 if one of several was refused, else 0.
 
     Raises:
-        BadInput: there is no run; or the only one is refused.
+        BadInput: there is no run, or the only one is refused.
     """
-    folders = find_runs(_normal(run))
-    begun = {folder: read_journal(folder) for folder in folders}
-    left = {folder: journal for folder, journal in begun.items() if not journal.finished}
-    if not left:
-        many = "the run has" if len(begun) == 1 else "all runs have"
-        print(f"{run}: {many} ended; nothing to go on with.")
+    run_files = {folder: read_run_file(folder) for folder in find_runs(_normal(run))}
+    unfinished = {folder: each for folder, each in run_files.items() if not each.finished}
+    if not unfinished:
+        subject = "the run has" if len(run_files) == 1 else "all runs have"
+        print(f"{run}: {subject} ended; there is nothing to continue.")
         return 0
-    shops: dict[str | None, Workshop] = {}
+    resources = Resources(progress=not quiet)
     runs: list[tuple[Path, Run]] = []
     refused = 0
-    for folder, journal in left.items():
+    for folder, run_file in unfinished.items():
+        run_file = _with_changes(run_file, changes)
         try:
-            done = _resume_one(folder, journal, changes, shops, quiet=quiet, debug=debug)
+            _require_same_origin(run_file, resources)
+            out = records_folder(folder)
+            done = execute(run_file.spec, out, resources, quiet=quiet, debug=debug)
         except BadInput as error:
-            if len(left) == 1:
+            if len(unfinished) == 1:
                 raise
             print(f"sbmc: {folder}: {error}", file=sys.stderr)
             refused += 1
             continue
-        runs.append((out_of(folder), done))
+        if done.reused:
+            run_file.finish(folder)  # it was killed after it wrote its record and before this
+        runs.append((out, done))
     measured = [(out, done) for out, done in runs if done.record.outcome != "failed"]
     for name in dict.fromkeys(done.record.experiment for _, done in measured):
-        own = [(out, done) for out, done in measured if done.record.experiment == name]
-        show_comparison(get_experiment(name), [done for _, done in own], own[0][0])
+        same = [(out, done) for out, done in measured if done.record.experiment == name]
+        show_comparison(get_experiment(name), [done for _, done in same], same[0][0])
     if refused:
         return 2
     return 1 if len(measured) < len(runs) else 0
-
-
-def _resume_one(
-    folder: Path,
-    journal: Journal,
-    changes: Mapping[str, Any],
-    shops: dict[str | None, Workshop],
-    **options: bool,
-) -> Run:
-    execution = Execution(**journal.execution).changed(**changes)
-    workshop = shops.setdefault(journal.data_dir, _workshop(journal, options["quiet"]))
-    return go_on(journal, out_of(folder), execution, workshop, **options)
 
 
 def extend(
@@ -88,7 +83,7 @@ def extend(
     quiet: bool = False,
     debug: bool = False,
 ) -> int:
-    """Add islands to a run that has ended; its own files stay as they are.
+    """Add islands to a run that has ended; the files of that run stay as they are.
 
     Args:
         run: its folder.
@@ -102,17 +97,20 @@ def extend(
         The exit code: 1 if the run failed, else 0.
 
     Raises:
-        BadInput: the run is none that can be extended, or would not become larger.
+        BadInput: the run cannot be extended, or would not become larger.
     """
     folder = _normal(run)
-    require_writable(out_of(folder))
-    also = parse_numbers("also_islands", also_islands) if also_islands else ()
-    old = read_journal(folder)
-    execution = Execution(**old.execution).changed(**changes)
+    out = records_folder(folder)
+    require_writable(out)
+    also = parse_numbers("also_islands", also_islands)
+    run_file = _with_changes(read_run_file(folder), changes)
+    execution = run_file.spec.execution
     rule = "one with a checkpoint, which `extend` needs"
-    require(execution.keeps(), "run", rule, str(run))
-    check_ground(old, _workshop(old, quiet))
-    return _complete(extend_run(folder, islands, also), out_of(folder), execution, quiet, debug)
+    require(execution.saves_checkpoints, "run", rule, str(run))
+    resources = Resources(progress=not quiet)
+    _require_same_origin(run_file, resources)
+    spec = replace(extend_run(folder, islands, also), execution=execution)
+    return _execute_and_show(spec, out, resources, quiet=quiet, debug=debug)
 
 
 def merge(
@@ -139,35 +137,47 @@ def merge(
         debug: let unexpected errors through.
 
     Returns:
-        The exit code: 0.
+        The exit code: 1 if the run failed, else 0.
 
     Raises:
         BadInput: they are no parts of one run.
     """
     require_writable(out)
     folders = [_normal(run) for run in runs]
-    also = parse_numbers("also_islands", also_islands) if also_islands else ()
-    own: dict[str, Any] = {"confidence": confidence, "save_posterior": save_posterior}
+    changes: dict[str, Any] = {
+        "also_islands": parse_numbers("also_islands", also_islands),
+        "confidence": confidence,
+        "save_posterior": save_posterior,
+        "execution": Execution(),
+    }
+    first = read_run_file(folders[0])
     if data_dir is not None:
-        own["data_dir"] = str(data_dir)
-    first = replace(read_journal(folders[0]), **own)
-    check_ground(first, _workshop(first, quiet))
-    journal = replace(merge_runs(folders, out, also), **own)
-    return _complete(journal, out, Execution(), quiet, debug)
+        changes["data_dir"] = str(data_dir.absolute())
+        first = replace(first, spec=replace(first.spec, data_dir=changes["data_dir"]))
+    resources = Resources(progress=not quiet)
+    _require_same_origin(first, resources)
+    spec = merge_runs(folders, out, **changes)
+    return _execute_and_show(spec, out, resources, quiet=quiet, debug=debug)
 
 
-def _complete(journal: Journal, out: Path, execution: Execution, quiet: bool, debug: bool) -> int:
-    workshop = _workshop(journal, quiet)
-    done = go_on(journal, out, execution, workshop, quiet=quiet, debug=debug)
+def _with_changes(run_file: RunFile, changes: Mapping[str, Any]) -> RunFile:
+    """The same run, computed in another way."""
+    execution = run_file.spec.execution.changed(**changes)
+    return replace(run_file, spec=replace(run_file.spec, execution=execution))
+
+
+def _require_same_origin(run_file: RunFile, resources: Resources) -> None:
+    """Refuse other data or other versions than a run was begun with."""
+    data = describe_data(resources.data(run_file.spec))
+    run_file.require_same_origin(data, software_versions())
+
+
+def _execute_and_show(spec: RunSpec, out: Path, resources: Resources, **options: bool) -> int:
+    done = execute(spec, out, resources, **options)
     if done.record.outcome == "failed":
         return 1
-    show_comparison(get_experiment(journal.experiment), [done], out)
+    show_comparison(get_experiment(spec.experiment), [done], out)
     return 0
-
-
-def _workshop(journal: Journal, quiet: bool) -> Workshop:
-    data_dir = None if journal.data_dir is None else Path(journal.data_dir)
-    return Workshop(data_dir, progress=not quiet)
 
 
 def _normal(path: Path) -> Path:

@@ -8,68 +8,39 @@ from typing import Annotated
 import typer
 
 from sbmc.checks import BadInput
-from sbmc.cli.options import DataDirOption, DebugOption, QuietOption, Text
+from sbmc.cli.options import DataDirOption, DebugOption, QuietOption, Text, with_option_groups
 from sbmc_studies.commands.options import (
-    AddressOption,
     AlsoIslandsOption,
-    ChunkOption,
     ConfidenceOption,
-    CpusOption,
-    EveryOption,
-    ExecutorOption,
-    GpusOption,
-    MemoryOption,
+    ExecutionOptions,
     SaveOption,
-    WorkersOption,
-    parse_changes,
 )
 
 
+@with_option_groups
 def resume_command(
     run: Annotated[
         Path, typer.Argument(help="Folder of a run, or one above several.", show_default=False)
     ],
-    executor: ExecutorOption = None,
-    workers: WorkersOption = None,
-    address: AddressOption = None,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
-    checkpoint_every: EveryOption = None,
-    memory_limit: MemoryOption = None,
-    chunk_size: ChunkOption = None,
+    execution: ExecutionOptions,
     debug: DebugOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Go on with a run that was stopped or killed, or with all such runs below a folder."""
+    """Continue a run that was stopped or killed, or all such runs below a folder."""
     from sbmc_studies.commands.resume import resume
 
-    changes = parse_changes(
-        executor=executor,
-        workers=workers,
-        address=address,
-        cpus=cpus,
-        gpus=gpus,
-        checkpoint_every=checkpoint_every,
-        memory_limit=memory_limit,
-        chunk_size=chunk_size,
-    )
-    return resume(run, changes, quiet=quiet, debug=debug)
+    return resume(run, execution.read(), quiet=quiet, debug=debug)
 
 
+@with_option_groups
 def extend_command(
     run: Annotated[Path, typer.Argument(help="Folder of a run that has ended.")],
+    *,
     islands: Annotated[
         Text, typer.Option(help="How many in all, or + how many more; e.g. 16 or +8.")
     ] = None,
     also_islands: AlsoIslandsOption = None,
-    executor: ExecutorOption = None,
-    workers: WorkersOption = None,
-    address: AddressOption = None,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
-    checkpoint_every: EveryOption = None,
-    memory_limit: MemoryOption = None,
-    chunk_size: ChunkOption = None,
+    execution: ExecutionOptions,
     debug: DebugOption = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -78,16 +49,7 @@ def extend_command(
 
     if islands is None:
         raise BadInput("`islands` must be given, such as 16 or +8, but got nothing.")
-    changes = parse_changes(
-        executor=executor,
-        workers=workers,
-        address=address,
-        cpus=cpus,
-        gpus=gpus,
-        checkpoint_every=checkpoint_every,
-        memory_limit=memory_limit,
-        chunk_size=chunk_size,
-    )
+    changes = execution.read()
     return extend(run, islands, changes, also_islands=also_islands, quiet=quiet, debug=debug)
 
 

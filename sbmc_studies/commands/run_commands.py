@@ -8,29 +8,34 @@ from typing import Annotated
 import typer
 
 from sbmc.checks import require
-from sbmc.cli.options import DataDirOption, DebugOption, QuietOption, Text
+from sbmc.cli.options import (
+    DataDirOption,
+    DebugOption,
+    QuietOption,
+    Text,
+    given_options,
+    with_option_groups,
+)
 from sbmc_studies.commands.options import (
-    AddressOption,
+    RUNS,
     AlsoIslandsOption,
-    ChunkOption,
+    AssignmentsOption,
     ConfidenceOption,
-    CpusOption,
-    EveryOption,
-    ExecutorOption,
-    GpusOption,
-    MemoryOption,
-    NoCheckpointOption,
-    RetriesOption,
+    ExecutionOptions,
+    OutOption,
     SaveOption,
-    WorkersOption,
+    SettingOptions,
+    join_settings,
 )
 
 # The one study that has no data set, and hence no methods to choose from.
 TOY = "toy"
 
 
+@with_option_groups
 def run_command(
     experiment: Annotated[str, typer.Argument(help="What to study; see `sbmc experiments`.")],
+    *,
     method: Annotated[
         Text,
         typer.Option(
@@ -47,17 +52,7 @@ def run_command(
             show_default=False,
         ),
     ] = None,
-    s: Annotated[Text, typer.Option("--s", help="Scale of the prior, in [0, 1].")] = None,
-    prior_variance: Annotated[Text, typer.Option(help="Variance of the prior.")] = None,
-    particles: Annotated[Text, typer.Option(help="Particles of an island.")] = None,
-    islands: Annotated[Text, typer.Option(help="Independent islands.")] = None,
-    first_island: Annotated[
-        Text,
-        typer.Option(
-            help="Number of the first island: two machines can each make some islands of one run, "
-            "for `sbmc merge`."
-        ),
-    ] = None,
+    settings: SettingOptions,
     trained_from: Annotated[
         Path | None,
         typer.Option(
@@ -66,45 +61,11 @@ def run_command(
         ),
     ] = None,
     also_islands: AlsoIslandsOption = None,
-    steps: Annotated[Text, typer.Option(help="Moves of each chain.")] = None,
-    epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None,
-    leapfrog: Annotated[Text, typer.Option(help="Leapfrog steps of a move.")] = None,
-    trajectory: Annotated[
-        Text, typer.Option(help="Instead of leapfrog: length of a move, such as pi/2.")
-    ] = None,
-    mutations: Annotated[
-        Text, typer.Option(help="Moves of SMC at each temperature (with eta: at most so many).")
-    ] = None,
-    island_weights: Annotated[
-        Text, typer.Option(help="How SMC's islands are combined: evidence or equal.")
-    ] = None,
-    start: Annotated[
-        Text, typer.Option(help="Where chains begin: prior, anchor or ensemble.")
-    ] = None,
-    anchor: Annotated[
-        Text, typer.Option(help="What the prior is anchored at: map, swa or mc-dropout.")
-    ] = None,
-    factor_variance: Annotated[
-        Text, typer.Option(help="Instead of s: variance of a Gaussian factor around the anchor.")
-    ] = None,
-    covariance: Annotated[
-        Text, typer.Option(help="Of the anchored prior: linear (s v), or laplace (diagonal).")
-    ] = None,
-    split: Annotated[
-        Text,
-        typer.Option(help="Instead of s: share of the likelihood whose Laplace fit is the prior."),
-    ] = None,
-    posterior_temperature: Annotated[
-        Text, typer.Option(help="Below 1 for a cold posterior.")
-    ] = None,
     seed: Annotated[Text, typer.Option(help="One seed (default 0) ...")] = None,
     seeds: Annotated[Text, typer.Option(help="... or several: 0-4, or 0,2,5.")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
-    ] = None,
+    set_: AssignmentsOption = None,
     data_dir: DataDirOption = None,
-    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    out: OutOption = RUNS,
     confidence: ConfidenceOption = False,
     save_posterior: SaveOption = False,
     force: Annotated[
@@ -119,81 +80,47 @@ def run_command(
             "--dry-run", help="Say what it would take: epochs, time, memory, disk. Run nothing."
         ),
     ] = False,
-    executor: ExecutorOption = None,
-    workers: WorkersOption = None,
-    address: AddressOption = None,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
-    retries: RetriesOption = None,
-    checkpoint_every: EveryOption = None,
-    memory_limit: MemoryOption = None,
-    chunk_size: ChunkOption = None,
-    no_checkpoint: NoCheckpointOption = False,
+    execution: ExecutionOptions,
+    no_checkpoint: Annotated[
+        bool,
+        typer.Option("--no-checkpoint", help="Write no checkpoint: the run cannot be resumed."),
+    ] = False,
     debug: DebugOption = False,
     quiet: QuietOption = False,
 ) -> int:
     """Run methods on an experiment and write a record of each run.
 
-    The same command goes on with a run that was stopped.
+    The same command continues a run that was stopped.
     """
     if experiment == TOY:
         require(not dry_run, "dry_run", "left out for the toy study, which takes seconds", True)
         from sbmc_studies.commands.toy import run_toy_study
 
         return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
-    from sbmc_studies.commands.run import Request, parse_execution, run
+    from sbmc_studies.commands.run import parse_execution, parse_specs, run
 
-    named = {
-        "s": s,
-        "prior_variance": prior_variance,
-        "particles": particles,
-        "islands": islands,
-        "first_island": first_island,
-        "steps": steps,
-        "epochs": epochs,
-        "leapfrog": leapfrog,
-        "trajectory": trajectory,
-        "mutations": mutations,
-        "island_weights": island_weights,
-        "start": start,
-        "anchor": anchor,
-        "factor_variance": factor_variance,
-        "covariance": covariance,
-        "split": split,
-        "posterior_temperature": posterior_temperature,
-    }
-    request = Request.parse(
+    specs = parse_specs(
         experiment=experiment,
         methods=method,
         preset=preset,
-        settings={name: value for name, value in named.items() if value is not None},
-        assignments=set_ or [],
+        settings=join_settings(given_options(settings), set_ or []),
         seed=seed,
         seeds=seeds,
         also_islands=also_islands,
-        out=out,
-        data_dir=data_dir,
-        force=force,
         confidence=confidence,
         save_posterior=save_posterior,
-        debug=debug,
-        quiet=quiet,
-        dry_run=dry_run,
-        trained_from=trained_from,
-        execution=parse_execution(
-            no_checkpoint,
-            executor=executor,
-            workers=workers,
-            address=address,
-            cpus=cpus,
-            gpus=gpus,
-            retries=retries,
-            checkpoint_every=checkpoint_every,
-            memory_limit=memory_limit,
-            chunk_size=chunk_size,
-        ),
+        execution=parse_execution(execution, no_checkpoint=no_checkpoint),
+        data_dir=data_dir,
     )
-    return run(request)
+    return run(
+        specs,
+        out,
+        force=force,
+        trained_from=trained_from,
+        dry_run=dry_run,
+        quiet=quiet,
+        debug=debug,
+    )
 
 
 def tune_command(
@@ -218,7 +145,8 @@ def tune_command(
     folds: Annotated[Text, typer.Option(help="Folds of the cross-validation.")] = "5",
     method: Annotated[Text, typer.Option(help="Whose s is chosen; see `sbmc methods`.")] = "s-hmc",
     preset: Annotated[
-        Text, typer.Option(help="paper or best; the experiment's own.", show_default=False)
+        Text,
+        typer.Option(help="paper or best; by default the experiment's.", show_default=False),
     ] = None,
     particles: Annotated[Text, typer.Option(help="Particles of each fit.")] = None,
     epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None,
@@ -230,12 +158,9 @@ def tune_command(
         bool,
         typer.Option(help="Add values of v where the best one lies at the edge of the grid."),
     ] = True,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
-    ] = None,
+    set_: AssignmentsOption = None,
     data_dir: DataDirOption = None,
-    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    out: OutOption = RUNS,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would take. Run nothing.")
     ] = False,
@@ -244,25 +169,22 @@ def tune_command(
 ) -> int:
     """Choose the prior variance v, then the scale s, by cross-validation on the training data.
 
-    The same command goes on with a tuning that was stopped; other grids add to it.
+    The same command continues a tuning that was stopped; other grids add to it.
     """
-    from sbmc_studies.commands.tune import Request, run_tune
+    from sbmc_studies.commands.tune import parse_plan, run_tune
 
-    request = Request.parse(
+    options = {"particles": particles, "epochs": epochs}
+    given = {name: text for name, text in options.items() if text is not None}
+    plan = parse_plan(
         experiment=experiment,
         v=v,
         s=s,
         folds=folds,
         method=method,
         preset=preset,
-        settings={"particles": particles, "epochs": epochs},
-        assignments=set_ or [],
+        settings=join_settings(given, set_ or []),
         seed=seed,
         examples=examples,
         extend=extend,
-        out=out,
-        data_dir=data_dir,
-        quiet=quiet,
-        dry_run=dry_run,
     )
-    return run_tune(request)
+    return run_tune(plan, out, data_dir=data_dir, dry_run=dry_run, quiet=quiet)

@@ -1,10 +1,11 @@
-"""What a run shows when it is done: a table, a sentence, a picture."""
+"""What a run shows when it is done: a table, a sentence, a figure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.table import Table
 
 from sbmc.checks import BadInput
 from sbmc.cli.printing import print_wide
@@ -16,19 +17,13 @@ from sbmc_studies.paper.tables.columns import table_columns
 from sbmc_studies.records.health import health_of, pooled_verdict
 from sbmc_studies.records.pooling import Pooled, pool
 from sbmc_studies.records.record import Record
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from sbmc_studies.runs.runner import Run
+from sbmc_studies.runs.runner import Run
 
 PICTURE = "sure_and_unsure.png"
 
 
 def show_methods() -> None:
     """Print all methods, a line each: name, what it is, what it costs in epochs."""
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("method", "what it is", "cost in epochs"):
         table.add_column(heading)
@@ -42,12 +37,12 @@ def _label(method: str) -> str:
 
 
 def show_comparison(experiment: Experiment, runs: Sequence[Run], out: Path) -> None:
-    """Print the table of some runs; of a comparison, also what it means, and draw its picture.
+    """Print the table of some runs; for a comparison, print what it means and draw its figure.
 
     Args:
         experiment: what was studied.
         runs: completed runs.
-        out: folder of the records; the picture goes to the experiment's folder in it.
+        out: folder of the records; the figure goes to the experiment's folder in it.
     """
     groups = _pool_runs(runs)
     print_wide(_table(experiment, groups))
@@ -67,9 +62,7 @@ def _pool_runs(runs: Sequence[Run]) -> list[Pooled]:
     return [pool(records) for records in by_setting.values()]
 
 
-def _table(experiment: Experiment, groups: Sequence[Pooled]) -> RenderableType:
-    from rich.table import Table
-
+def _table(experiment: Experiment, groups: Sequence[Pooled]) -> Table:
     seeds = groups[0].records
     count = f"mean ± standard error over {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     table = Table(title=f"{experiment.name}: {count}", title_justify="left", pad_edge=False)
@@ -92,7 +85,7 @@ def _table(experiment: Experiment, groups: Sequence[Pooled]) -> RenderableType:
 
 
 def verdicts(groups: Sequence[Pooled]) -> list[str]:
-    """A line for each run whose sampler did not do its work: why, and what to try."""
+    """A line for each run whose health is not ok: why, and what to try."""
     return [
         f"{_label(record.method)}, seed {record.seed}: {health_of(record)}"
         for pooled in groups

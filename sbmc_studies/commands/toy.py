@@ -1,4 +1,4 @@
-"""`sbmc run toy`: the table, the verdict and the picture of the toy study."""
+"""`sbmc run toy`: the table, the verdict and the figure of the toy study."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.printing import print_wide
-from sbmc_studies.commands.run import parse_numbers
+from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.figures.toy import draw_toy
 from sbmc_studies.paper.toy import run_toy, toy_table, toy_verdicts
 
@@ -15,7 +15,7 @@ PICTURE = "toy.png"
 
 
 def run_toy_study(seeds: str, out: Path, *, force: bool = False, quiet: bool = False) -> int:
-    """Run the toy study with each seed, and show what came of it.
+    """Run the toy study with each seed, and show the results.
 
     Args:
         seeds: numbers as `--seeds` takes them.

@@ -3,141 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from sbmc.checks import BadInput, require
-from sbmc.cli.interruption import Interruption
-from sbmc.cli.options import Text
+from rich.table import Table
+
+from sbmc.checks import require
+from sbmc.cli.interruption import explain_interruption
+from sbmc.cli.options import Text, read_count, read_numbers
 from sbmc.cli.printing import print_wide
 from sbmc.fitting.forecast import in_words
-from sbmc.tuning.grid import parse_grid, s_grid, v_grid
+from sbmc.tuning.grid import s_grid, v_grid
 from sbmc.tuning.result import Point, Tuning, within_error
 from sbmc.tuning.saved_cells import NAME
 from sbmc.tuning.search import EXTENSIONS
-from sbmc_studies.experiments.settings import parse_assignment
 from sbmc_studies.tuning.experiment import Plan, expect_tuning, plan_tuning, run_tuning
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 
 _HEADINGS = {"nll": "NLL", "accuracy": "accuracy %", "ece": "ECE", "rmse": "RMSE"}
 
 
-@dataclass(frozen=True)
-class Request:
-    """What was asked for.
-
-    Attributes:
-        plan: what is tuned.
-        out: folder of the records.
-        data_dir: where to look first for data.
-        quiet: show results only.
-        dry_run: say what it would take, and run nothing.
-    """
-
-    plan: Plan
-    out: Path
-    data_dir: Path | None
-    quiet: bool
-    dry_run: bool
-
-    @classmethod
-    def parse(
-        cls,
-        *,
-        experiment: str,
-        v: Text,
-        s: Text,
-        folds: Text,
-        method: Text,
-        preset: Text,
-        settings: Mapping[str, Text],
-        assignments: Sequence[str],
-        seed: Text,
-        examples: Text,
-        extend: bool,
-        out: Path,
-        **rest: Any,
-    ) -> Request:
-        """Read the words of the command line.
-
-        Args:
-            experiment: the experiment's name.
-            v: prior variances to try, with commas between them.
-            s: scales to try.
-            folds: how many.
-            method: whose s is chosen.
-            preset: the preset's name, or None for the experiment's own.
-            settings: settings with an option of their own; None for what is not given.
-            assignments: others, as `KEY=VALUE`.
-            seed: of everything random.
-            examples: how many of the training examples to use.
-            extend: whether values of v may be added to the grid.
-            out: folder of the records.
-            rest: fields that need no reading.
-
-        Returns:
-            The request.
-
-        Raises:
-            BadInput: if any of it is refused.
-        """
-        overrides: dict[str, Any] = {
-            name: value for name, value in settings.items() if value is not None
-        }
-        for name, value in map(parse_assignment, assignments):
-            rule = f"given once (it is {overrides.get(name)} already)"
-            require(name not in overrides, name, rule, value)
-            overrides[name] = value
-        require(not Path(out).is_file(), "out", "a folder", str(out))
-        plan = plan_tuning(
-            experiment,
-            method=method or "",
-            preset=preset,
-            overrides=overrides,
-            v=parse_grid("v", v),
-            s=parse_grid("s", s),
-            folds=_whole("folds", folds, 2),
-            seed=_whole("seed", seed, 0),
-            examples=None if examples is None else _whole("examples", examples, 1),
-            extensions=EXTENSIONS if extend else 0,
-        )
-        return cls(plan, Path(out), **rest)
-
-
-def run_tune(request: Request) -> int:
-    """Do what was asked for, and show what came of it.
+def parse_plan(
+    *,
+    experiment: str,
+    v: Text,
+    s: Text,
+    folds: Text,
+    method: Text,
+    preset: Text,
+    settings: Mapping[str, str],
+    seed: Text,
+    examples: Text,
+    extend: bool,
+) -> Plan:
+    """Read the options of `sbmc tune`.
 
     Args:
-        request: checked.
+        experiment: the experiment's name.
+        v: prior variances to try, with commas between them.
+        s: scales to try.
+        folds: how many.
+        method: whose s is chosen.
+        preset: the preset's name, or None for the experiment's default.
+        settings: settings that differ from the preset's.
+        seed: of everything random.
+        examples: how many of the training examples to use.
+        extend: whether values of v may be added to the grid.
+
+    Returns:
+        What is to be tuned.
+
+    Raises:
+        BadInput: if any of it is refused.
+    """
+    return plan_tuning(
+        experiment,
+        method=method or "",
+        preset=preset,
+        overrides=settings,
+        v=read_numbers("v", v),
+        s=read_numbers("s", s),
+        folds=read_count("folds", folds, least=2),
+        seed=read_count("seed", seed, least=0),
+        examples=None if examples is None else read_count("examples", examples),
+        extensions=EXTENSIONS if extend else 0,
+    )
+
+
+def run_tune(
+    plan: Plan,
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    dry_run: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Tune, and show the scores.
+
+    Args:
+        plan: from `parse_plan`.
+        out: folder of the records.
+        data_dir: where to look first for data.
+        dry_run: say what it would take, and run nothing.
+        quiet: show results only.
 
     Returns:
         The exit code: 0.
 
     Raises:
-        Interruption: after Ctrl-C, with words on how to go on.
+        Interruption: after Ctrl-C; the message says how to continue.
     """
-    plan = request.plan
-    if request.dry_run:
-        _show_expectation(request)
+    require(not out.is_file(), "out", "a folder", str(out))
+    if dry_run:
+        _show_forecast(plan, out, data_dir)
         return 0
-    try:
-        tuning = run_tuning(
-            plan, request.out, data_dir=request.data_dir, progress=not request.quiet
-        )
-    except KeyboardInterrupt as error:
-        words = "interrupted; every score so far is kept. The same command goes on."
-        raise Interruption(words) from error
+    with explain_interruption("every score so far is saved. The same command continues."):
+        tuning = run_tuning(plan, out, data_dir=data_dir, progress=not quiet)
     show_tuning(tuning, plan)
-    print(f"Record: {plan.folder(request.out) / NAME}")
+    print(f"Record: {plan.folder(out) / NAME}")
     return 0
 
 
 def show_tuning(tuning: Tuning, plan: Plan) -> None:
-    """Print both tables, what they mean, and what to run next.
+    """Print both tables, what they mean, and the command to run next.
 
     Args:
         tuning: complete.
@@ -159,9 +125,7 @@ def show_tuning(tuning: Tuning, plan: Plan) -> None:
     print(f"  {plan.command(tuning.v, sampled)}")
 
 
-def _table(title: str, symbol: str, points: Sequence[Point], chosen: float) -> RenderableType:
-    from rich.table import Table
-
+def _table(title: str, symbol: str, points: Sequence[Point], chosen: float) -> Table:
     near = set(within_error(points))
     table = Table(title=title, title_justify="left", pad_edge=False)
     table.add_column(symbol, justify="right")
@@ -214,10 +178,8 @@ def _range(symbol: str, values: Sequence[float]) -> str:
     return f"Within one standard error of the smallest NLL: {symbol} = {shown}."
 
 
-def _show_expectation(request: Request) -> None:
-
-    plan = request.plan
-    training, sampling = expect_tuning(plan, request.data_dir)
+def _show_forecast(plan: Plan, out: Path, data_dir: Path | None) -> None:
+    training, sampling = expect_tuning(plan, data_dir)
     networks = len(v_grid(plan.v)) * plan.folds
     fits = sum(s > 0 for s in s_grid(plan.s)) * plan.folds
     most = plan.settings["max_epochs"]
@@ -229,14 +191,4 @@ def _show_expectation(request: Request) -> None:
         f"Then {fits} fits of {plan.method.label}, {sampling.epochs:,.0f} epochs a chain, "
         f"about {in_words(fits * sampling.seconds)}."
     )
-    print(f"Record: {plan.folder(request.out)}")
-
-
-def _whole(name: str, text: Text, least: int) -> int:
-    try:
-        number = int(text or "")
-    except ValueError:
-        number = least - 1
-    if number < least:
-        raise BadInput(f"`{name}` must be a whole number of at least {least}, but got {text!r}.")
-    return number
+    print(f"Record: {plan.folder(out)}")

@@ -1,13 +1,15 @@
-"""What the runs of one process share: data, trained networks, and what a method is given."""
+"""What a method is given: the run's spec, its data, and the networks that it asks for."""
 
 from __future__ import annotations
 
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 import sbmc
 from sbmc.baselines import train_mc_dropout, train_swa
@@ -16,13 +18,14 @@ from sbmc.model.parameters import select_parameters
 from sbmc.posterior.ensemble import ensemble_posterior
 from sbmc.randomness import Stream, generator
 from sbmc.training.module import seeded
-from sbmc_studies.data import load_dataset
 from sbmc_studies.experiments.execution import Execution
-from sbmc_studies.experiments.experiment import Experiment
+from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.networks import build_network
-from sbmc_studies.experiments.settings import Settings, resolve
-from sbmc_studies.experiments.trained_store import TrainedStore
+from sbmc_studies.experiments.resources import Resources
+from sbmc_studies.experiments.run_spec import RunSpec
+from sbmc_studies.experiments.settings import TRAINING_SETTINGS, Settings, resolve
+from sbmc_studies.experiments.trained_store import Rebuild, TrainedStore
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
     from sbmc.datasets import DataBundle
     from sbmc.posterior.posterior import Posterior
     from sbmc.training.history import TrainingHistory
-
-TRAINING = ("prior_variance", "learning_rate", "batch_size", "max_epochs", "window", "patience")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Trained:
         return sum(self.member_epochs) / len(self.member_epochs)
 
     def summary(self) -> dict[str, Any]:
-        """What a record says about it."""
+        """What a record says about the training."""
         return {
             "members": len(self.models),
             "epochs": self.epochs,
@@ -70,69 +71,49 @@ class Trained:
 
 
 @dataclass
-class Workshop:
-    """What several runs of one process share: data, and networks trained with the same settings.
-
-    A shared network counts in full in the cost of each run that uses it, as measured when it was
-    trained: a record says what its run would have cost alone.
-
-    Attributes:
-        data_dir: where to look first for data files.
-        progress: None for automatic, False for silence, True for lines where there is no terminal.
-    """
-
-    data_dir: Path | None = None
-    progress: bool | None = None
-    _kept: dict[tuple, Any] = field(default_factory=dict)
-
-    def keep(self, key: tuple, make: Callable[[], Any]) -> Any:
-        """Return what stands under a key, making it the first time."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
-
-    def data(self, experiment: Experiment, seed: int, fraction: float | None = None) -> DataBundle:
-        """The experiment's data, or a part of them; what is drawn comes from the seed."""
-        whole = self.keep(
-            ("data", experiment.dataset, seed),
-            lambda: load_dataset(experiment.dataset, self.data_dir, seed),
-        )
-        if fraction is None:
-            return whole
-        key = ("data", experiment.dataset, seed, fraction)
-        return self.keep(key, lambda: whole.part(fraction, seed))
-
-
-@dataclass
 class Context:
-    """What a method is given.
+    """All that a method needs to run: the run's spec, its data and its untrained network.
 
     Attributes:
-        experiment: what is studied.
-        settings: resolved settings.
-        seed: of everything random.
+        spec: what is run.
         data: the data set.
         network: the untrained network.
-        workshop: where trained networks are kept for the methods that follow.
-        folder: of the run, if it can be gone on with: trained networks are written there too.
-        execution: how its islands are run.
-        alone: train anew what another run in the same folder of records has trained.
+        resources: shares trained networks with the other runs of this process.
+        folder: the run's, if it can be resumed: trained networks are saved there too.
+        retrain: whether to train even what another run in the same folder of records has trained.
     """
 
-    experiment: Experiment
-    settings: Settings
-    seed: int
+    spec: RunSpec
     data: DataBundle
     network: nn.Module
-    workshop: Workshop
+    resources: Resources
     folder: Path | None = None
-    execution: Execution = field(default_factory=Execution)
-    alone: bool = False
+    retrain: bool = False
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is studied."""
+        return get_experiment(self.spec.experiment)
+
+    @property
+    def settings(self) -> Settings:
+        """Resolved settings."""
+        return self.spec.settings
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything random."""
+        return self.spec.seed
+
+    @property
+    def execution(self) -> Execution:
+        """How islands are run."""
+        return self.spec.execution
 
     @property
     def progress(self) -> bool | None:
         """Whether to show progress, as `fit` takes it."""
-        return self.workshop.progress
+        return self.resources.progress
 
     def anchor(self, kind: str | None = None) -> Trained:
         """The network that the prior is anchored at.
@@ -155,25 +136,22 @@ class Context:
         )
 
     def _start(self) -> nn.Module:
-        """The network to begin at: its own initial weights count where `initial` says so."""
+        """The network to train; its initial weights matter if `initial` is "model"."""
         return self.fresh_network() if self.settings.get("initial") == "model" else self.network
 
     def swa(self) -> Trained:
         """Stochastic weight averaging, with the experiment's settings."""
-        own = self.baseline("swa")
+        options = self.baseline("swa")
         return self._trained(
-            "swa", lambda: train_swa(self.fresh_network(), *self._splits(), **own), *own.values()
+            "swa",
+            lambda: train_swa(self.fresh_network(), *self._splits(), **options),
+            *options.values(),
         )
 
     def fresh_network(self) -> nn.Module:
-        """An untrained network with torch's own initial weights, which the seed decides."""
-        import torch
-
-        shape = tuple(self.data.train[0].shape[1:])
+        """An untrained network with torch's initial weights, drawn from the seed."""
         with seeded(generator(self.seed, Stream.NETWORK), torch.device("cpu")):
-            return build_network(
-                self.settings["network"], shape, self.data.classes, self.data.frozen
-            )
+            return _untrained(self.settings, self.data)
 
     def dropout_network(self) -> Trained:
         """A network trained with dropout, with the experiment's settings."""
@@ -188,19 +166,19 @@ class Context:
         )
 
     def baseline(self, method: str) -> dict[str, Any]:
-        """Keywords for the training of a baseline: as this run has them, or else its preset."""
+        """Keywords for the training of a baseline: this run's settings, or else the preset's."""
         preset = resolve(self.experiment, get_method(method), "paper")
-        own = {**preset, **self.settings}
+        settings = {**preset, **self.settings}
         if method == "mc-dropout":
-            return {"rate": own["dropout"]}
+            return {"rate": settings["dropout"]}
         return {
-            "prior_variance": own["prior_variance"],
-            "epochs": own["swa_epochs"],
-            "warmup_epochs": own["warmup_epochs"],
-            "learning_rate": own["sgd_learning_rate"],
-            "swa_learning_rate": own["swa_learning_rate"],
-            "momentum": own["momentum"],
-            "batch_size": own["batch_size"],
+            "prior_variance": settings["prior_variance"],
+            "epochs": settings["swa_epochs"],
+            "warmup_epochs": settings["warmup_epochs"],
+            "learning_rate": settings["sgd_learning_rate"],
+            "swa_learning_rate": settings["swa_learning_rate"],
+            "momentum": settings["momentum"],
+            "batch_size": settings["batch_size"],
             "seed": self.seed,
             "progress": self.progress,
         }
@@ -220,14 +198,14 @@ class Context:
             getattr(model, "after_training", lambda: None)()
             return rebuild([model], [model.history], time.perf_counter() - began)
 
-        return self._kept(kind, self._key(kind, *more), make, rebuild)
+        return self._get_or_train(kind, self._key(kind, *more), make, rebuild)
 
     def ensemble(self, members: int, anchored: bool = False) -> Trained:
-        """A deep ensemble, each member trained as the anchor is, from its own initial weights.
+        """A deep ensemble; each member is trained as the anchor is, from other initial weights.
 
         Args:
             members: how many networks.
-            anchored: draw each to a prior draw of its own: randomised MAP sampling.
+            anchored: anchor each member at a draw from the prior: randomised MAP sampling.
 
         Returns:
             The networks.
@@ -258,46 +236,70 @@ class Context:
                 )
             return outcome(ensemble, seconds)
 
-        return self._kept("ensemble", self._key("ensemble", members, anchored), train, rebuild)
+        key = self._key("ensemble", members, anchored)
+        return self._get_or_train("ensemble", key, train, rebuild)
 
-    def _kept(self, kind: str, key: tuple, make: Callable[[], Trained], rebuild: Any) -> Trained:
-        """From the run's folder, where one that goes on has its own; or else as others share it."""
-        store = self._store()
-        if store is None:
-            return self.workshop.keep(key, make)
-        found = store.read(kind, key, self.network, rebuild)
-        if found is None:
-            found = self.workshop.keep(key, make)
-        store.write(kind, key, found)  # also those of another run, whose folder may go
-        return found
-
-    def _store(self) -> TrainedStore | None:
-        keeps = self.folder is not None and self.execution.keeps()
-        return TrainedStore(self.folder, self.alone) if keeps and self.folder is not None else None
+    def _get_or_train(
+        self, kind: str, key: tuple, train: Callable[[], Trained], rebuild: Rebuild
+    ) -> Trained:
+        """Networks from the run's folder, or from this process, or newly trained."""
+        if self.folder is None or not self.execution.saves_checkpoints:
+            return self.resources.get_or_make(key, train)
+        store = TrainedStore(self.folder, self.retrain)
+        trained = store.read(kind, key, self.network, rebuild)
+        if trained is None:
+            trained = self.resources.get_or_make(key, train)
+        # Those of another run are written too, since its folder may be removed.
+        store.write(kind, key, trained)
+        return trained
 
     def _splits(self) -> tuple[Any, Any]:
         return self.data.train, self.data.validation
 
     def _training(self) -> dict[str, Any]:
-        settings = {name: self.settings[name] for name in TRAINING}
+        settings = {name: self.settings[name] for name in TRAINING_SETTINGS}
         # Paper: the weights before training are drawn from the prior.
         settings["initial"] = self.settings.get("initial") or "prior"
         return {**settings, "seed": self.seed, "progress": self.progress}
 
     def _key(self, kind: str, *more: Any) -> tuple:
-        training = tuple(self.settings[name] for name in ("network", *TRAINING))
-        checksum = self.data.checksum
-        own = [self.settings.get(name) for name in ("fraction", "initial")]
-        own = [value for value in own if value is not None]
-        return (kind, self.experiment.name, checksum, self.seed, training, *own, *more)
+        training = tuple(self.settings[name] for name in ("network", *TRAINING_SETTINGS))
+        optional = [self.settings.get(name) for name in ("fraction", "initial")]
+        given = [value for value in optional if value is not None]
+        run = kind, self.spec.experiment, self.data.checksum, self.seed
+        return (*run, training, *given, *more)
+
+
+def prepare_context(
+    spec: RunSpec, resources: Resources, folder: Path | None = None, *, retrain: bool = False
+) -> Context:
+    """Load the data and build the network of a run; nothing is trained.
+
+    Args:
+        spec: what is run.
+        resources: shared with the other runs of this process.
+        folder: see `Context`.
+        retrain: see `Context`.
+
+    Returns:
+        What the method is given.
+
+    Raises:
+        BadInput: the data are missing.
+    """
+    data = resources.data(spec)
+    return Context(spec, data, _untrained(spec.settings, data), resources, folder, retrain)
+
+
+def _untrained(settings: Settings, data: DataBundle) -> nn.Module:
+    shape = tuple(data.train[0].shape[1:])
+    return build_network(settings["network"], shape, data.classes, data.frozen)
 
 
 def _as_ensemble(
     network: nn.Module, models: Sequence[nn.Module], histories: Sequence[TrainingHistory]
 ) -> Any:
-    """Networks that were trained before, as the ensemble that they were."""
-    import torch
-
+    """Put networks that were trained before together as an ensemble."""
     space = select_parameters(network, "all")
     return sbmc.Ensemble(
         positions=torch.stack([space.flatten(model) for model in models]),

@@ -1,6 +1,6 @@
-"""How islands are run: by whom, in how much memory, how often they are kept and tried again.
+"""How islands are run: the executor, its memory, checkpoints and retries.
 
-Nothing of it decides a result, so nothing of it is a setting of a record.
+No option of these changes a result, so none of them is a setting of a record.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import BadInput, is_number, is_whole, require
 from sbmc.islands.checkpoints import CheckpointAt
 from sbmc.islands.checkpoints.options import EVERY
 from sbmc.islands.executors import as_executor
@@ -26,25 +26,27 @@ RETRIES = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """What the command line says of it, checked.
+    """How the islands of a run are computed.
 
     Args:
-        executor: a name, as `fit` takes it; in process if neither it nor another option says more.
-        workers: how many batches run at a time.
+        executor: a name, as `fit` takes it. The default is in process, unless another option
+            belongs to one of the other executors.
+        workers: how many batches of islands run at a time.
         address: of a Ray cluster.
-        cpus: that Ray reserves for an island.
-        gpus: that Ray reserves for an island.
+        cpus: CPUs that Ray reserves for an island.
+        gpus: GPUs that Ray reserves for an island.
         retries: how often an island that was lost is tried again.
-        checkpoint_every: seconds between two writes of an island's place; 0 writes whenever it
-            can; None keeps no checkpoint.
-        memory_limit: bytes of each process that runs islands, or words such as "2GiB".
-        chunk_size: examples that go through the network together; by rule if not given.
+        checkpoint_every: seconds between two snapshots of an island; 0 saves every snapshot that
+            the sampler offers; None saves no checkpoint.
+        memory_limit: bytes of each process that runs islands, or text such as "2GiB".
+        chunk_size: examples that go through the network together; the library chooses it if it is
+            not given.
 
     Raises:
-        BadInput: one breaks its rule, or is none that the executor has.
+        BadInput: an option breaks its rule, or the executor has no such option.
 
     Example:
-        >>> Execution(workers=4).build()
+        >>> Execution(workers=4).build_executor()
         Processes(workers=4, threads=None)
         >>> Execution(executor="in-process", workers=2)
         Traceback (most recent call last):
@@ -73,39 +75,59 @@ class Execution:
         size = self.chunk_size
         good = size is None or (is_whole(size) and size >= 1)
         require(good, "chunk_size", "a positive integer", size)
-        self.build()
+        self.build_executor()
 
-    def build(self) -> Executor:
-        """The executor's settings; nothing is started."""
-        more = {"cpus": self.cpus, "gpus": self.gpus}
-        more = {name: value for name, value in more.items() if value is not None}
+    def build_executor(self) -> Executor:
+        """The executor with its options; nothing is started."""
+        reserved = {"cpus": self.cpus, "gpus": self.gpus}
+        reserved = {name: value for name, value in reserved.items() if value is not None}
         name = self.executor
-        if name is None and more and self.workers is None:
-            name = "ray"  # nobody else has them
-        found: Any = as_executor(name, workers=self.workers, address=self.address)
-        for option, value in more.items():
-            has = hasattr(found, option)
-            require(has, option, f"left out with the executor {found.name}", value)
-        return replace(found, **more) if more else found
+        if name is None and reserved and self.workers is None:
+            name = "ray"  # the only executor that reserves CPUs and GPUs
+        executor: Any = as_executor(name, workers=self.workers, address=self.address)
+        for option, value in reserved.items():
+            rule = f"left out with the executor {executor.name}"
+            require(hasattr(executor, option), option, rule, value)
+        return replace(executor, **reserved) if reserved else executor
 
-    def keeps(self) -> bool:
-        """Whether there is a checkpoint."""
+    @property
+    def saves_checkpoints(self) -> bool:
+        """Whether a run saves checkpoints, so that it can be resumed."""
         return self.checkpoint_every is not None
 
-    def at(self, folder: Path | None) -> CheckpointAt | None:
-        """The checkpoint of a run in this folder, if there is to be one."""
+    def checkpoint_in(self, folder: Path | None) -> CheckpointAt | None:
+        """The checkpoint of the run in this folder; None if none is to be saved."""
         if folder is None or self.checkpoint_every is None:
             return None
         return CheckpointAt(folder / CHECKPOINT, self.checkpoint_every)
 
     def changed(self, **options: Any) -> Execution:
-        """The same with those options that are given; those of another executor are dropped."""
-        given = {name: value for name, value in options.items() if value is not None}
-        kept = asdict(self)
-        if {"executor", "address"} & set(given):
-            kept |= dict.fromkeys(("executor", "workers", "address", "cpus", "gpus"))
-        return Execution(**{**kept, **given})
+        """The same with other values of some options.
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
+        Args:
+            options: new values; None leaves an option as it is. A new executor or address drops
+                the options that belong to the old executor.
+
+        Returns:
+            The new options.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        present = asdict(self)
+        if {"executor", "address"} & set(given):
+            present |= dict.fromkeys(("executor", "workers", "address", "cpus", "gpus"))
+        return Execution(**{**present, **given})
+
+    @classmethod
+    def from_json(cls, content: Any) -> Execution:
+        """Read the options from a JSON object, which anyone may have edited.
+
+        Raises:
+            BadInput: an option is unknown, or breaks its rule; the message says what to do.
+        """
+        try:
+            return cls(**content)
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"`execution` must have options of this version of sbmc, but got {content!r}: "
+                f"{error} Write `{{}}` there for the defaults."
+            ) from error

@@ -28,6 +28,10 @@ COVARIANCES = ("linear", "laplace")
 # At the top level of every record, used or not, so that records of all methods can be compared.
 ALWAYS = ("s", "prior_variance", "particles", "islands", "steps", "leapfrog", "mutations")
 
+# How networks are trained: anchors, ensembles, and the networks of a tuning.
+OPTIMISER_SETTINGS = ("learning_rate", "batch_size", "max_epochs", "window", "patience")
+TRAINING_SETTINGS = ("prior_variance", *OPTIMISER_SETTINGS)
+
 # Two ways to say one thing: naming one of them takes back what the preset says by the other.
 ALTERNATIVES = (
     ("steps", "epochs"),

@@ -1,7 +1,7 @@
-"""Trained networks in the folder of a run: one that goes on starts from the same bits.
+"""Trained networks in the folder of a run, so that a resumed run starts from the same bits.
 
-So does a run of the same experiment and seed whose training is the same, in the same folder of
-records: another s, another sampler. Networks are trained once.
+Networks are trained once: a run of the same experiment and seed, in the same folder of records,
+reuses them if its training is the same, even if its s or its sampler is another.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
     from sbmc_studies.experiments.context import Trained
 
-# (networks, their histories) -> the same, as a method wants them
+# Makes `Trained` from the networks, their histories and the seconds that training took.
 Rebuild = Callable[[Sequence["nn.Module"], Sequence[TrainingHistory], float], "Trained"]
 
-Found = tuple[dict[str, Any], dict[str, Any]]  # tensors, metadata
+Contents = tuple[dict[str, Any], dict[str, Any]]  # tensors and metadata of a file
 
 
 class TrainedStore:
-    """Keeps networks in `trained-<kind>.safetensors`: their weights, histories and seconds.
+    """Networks in files `trained-<kind>.safetensors`: their weights, histories and seconds.
 
     Args:
-        folder: of the run, at its place among records.
-        alone: take nothing from other runs.
+        folder: of the run, in the folder of records.
+        only_this_run: take no networks from the folders of other runs.
     """
 
-    def __init__(self, folder: Path, alone: bool = False) -> None:
+    def __init__(self, folder: Path, only_this_run: bool = False) -> None:
         self._folder = folder
         self._store = open_store(folder)
-        self._alone = alone
+        self._only_this_run = only_this_run
 
     def write(self, kind: str, key: Any, trained: Trained) -> None:
-        """Write networks, unless the same are there.
+        """Write networks, unless the folder has them already.
 
         Args:
             kind: what they are for.
@@ -54,7 +54,7 @@ class TrainedStore:
         Raises:
             CheckpointError: the file could not be written.
         """
-        if self._found(kind, key) is not None:
+        if self._read_file(kind, key) is not None:
             return
         tensors = {
             f"{index}/{name}": tensor
@@ -71,50 +71,53 @@ class TrainedStore:
         self._store.write(_name(kind), pack(tensors, metadata))
 
     def read(self, kind: str, key: Any, network: nn.Module, rebuild: Rebuild) -> Trained | None:
-        """The networks that were written under this key, by this run or another, or None.
+        """Read the networks that this run or another has written under a key.
 
         Args:
             kind: what they are for.
             key: as in `write`.
-            network: of the same structure; never changed.
-            rebuild: makes the result of networks, histories and seconds.
+            network: of the same structure; it is copied, and not changed.
+            rebuild: makes the result from networks, histories and seconds.
+
+        Returns:
+            The networks; None if there are none.
         """
-        found = self._found(kind, key) or self._elsewhere(kind, key)
-        if found is None:
+        contents = self._read_file(kind, key) or self._read_other_run(kind, key)
+        if contents is None:
             return None
-        tensors, metadata = found
+        tensors, metadata = contents
         histories = [TrainingHistory(**each) for each in metadata["histories"]]
         models = []
         for index, history in enumerate(histories):
             model = copy.deepcopy(network).eval()
-            head = f"{index}/"
-            own = {n.removeprefix(head): t for n, t in tensors.items() if n.startswith(head)}
-            model.load_state_dict(own)
+            prefix = f"{index}/"
+            state = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+            model.load_state_dict(state)
             model.history = history  # type: ignore[assignment]
             models.append(model)
         return rebuild(models, histories, metadata["seconds"])
 
-    def _elsewhere(self, kind: str, key: Any) -> Found | None:
-        """From another run with this seed, if the same packages trained it."""
-        if self._alone or not self._folder.name.startswith("seed-"):
+    def _read_other_run(self, kind: str, key: Any) -> Contents | None:
+        """From another run with this seed, if the same versions of packages trained them."""
+        if self._only_this_run or not self._folder.name.startswith("seed-"):
             return None
         experiment = self._folder.resolve().parents[2]  # of <experiment>/<method>/<hash>/seed-<k>
         for path in sorted(experiment.glob(f"*/*/{self._folder.name}/{_name(kind)}")):
-            found = TrainedStore(path.parent, alone=True)._found(kind, key)
-            if found is not None and found[1].get("versions") == software_versions():
+            contents = TrainedStore(path.parent, only_this_run=True)._read_file(kind, key)
+            if contents is not None and contents[1].get("versions") == software_versions():
                 logger.info("networks trained by another run are used: %s", path)
-                return found
+                return contents
         return None
 
-    def _found(self, kind: str, key: Any) -> Found | None:
+    def _read_file(self, kind: str, key: Any) -> Contents | None:
         data = self._store.read(_name(kind))
         if data is None:
             return None
         try:
             tensors, metadata = unpack(data)
         except Damaged as error:
-            where = self._store.where(_name(kind))
-            logger.warning("%s is damaged (%s): training again", where, error)
+            path = self._store.where(_name(kind))
+            logger.warning("%s is damaged (%s): training again", path, error)
             return None
         return (tensors, metadata) if metadata.get("key") == _plain(key) else None
 

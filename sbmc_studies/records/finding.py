@@ -1,4 +1,4 @@
-"""The pooled runs of a setting, wherever they are kept: what tables and claims are made from."""
+"""Finds the pooled runs of a setting, which tables and claims are made from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from sbmc_studies.experiments.experiment import Row, get_experiment
 from sbmc_studies.records.pooling import SEEDS, Pooled, find_records, pool
-from sbmc_studies.records.record import Record, record_path
+from sbmc_studies.records.record import Record
 
 _SHORT = {"islands": "P", "prior_variance": "v", "mutations": "M"}
 
@@ -27,7 +27,7 @@ class Runs(ABC):
 
     @abstractmethod
     def folder_of(self, record: Record) -> Path:
-        """The folder that one of these records is in."""
+        """The folder of the run that a record belongs to."""
 
     def pooled(self, row: Row) -> Pooled | None:
         """The runs of a row, pooled; None if there are none."""
@@ -47,7 +47,7 @@ class Runs(ABC):
 
         Args:
             method: its name.
-            islands: P; what a single network has none of.
+            islands: P; the MAP has no such setting, and ignores it.
             preset: the settings to start from.
             seeds: how many there must be.
             overrides: settings that differ from the preset's.
@@ -57,15 +57,15 @@ class Runs(ABC):
         """
         if method != "map":
             overrides["islands"] = islands
-        found = self.records_of(Row(method, method, preset, overrides))
-        if len(found) < seeds:
-            words = f"{method}{_changes(overrides)}"
-            words += "" if preset == "paper" else f" ({preset})"
-            there = ", ".join(str(record.seed) for record in found)
-            have = f"has seed {there}" if there else "is not here"
+        records = self.records_of(Row(method, method, preset, overrides))
+        if len(records) < seeds:
+            setting = f"{method}{_changes(overrides)}"
+            setting += "" if preset == "paper" else f" ({preset})"
+            present = ", ".join(str(record.seed) for record in records)
+            have = f"has seed {present}" if present else "is not here"
             needed = f"seeds 0 to {seeds - 1} are" if seeds > 1 else "seed 0 is"
-            raise MissingRecords(f"{words} {have}; {needed} needed")
-        return pool(found)
+            raise MissingRecords(f"{setting} {have}; {needed} needed")
+        return pool(records)
 
 
 class RunsInFolder(Runs):
@@ -85,13 +85,12 @@ class RunsInFolder(Runs):
         return find_records(self.records, get_experiment(self.experiment), row)
 
     def folder_of(self, record: Record) -> Path:
-        """Where a record belongs."""
-        identity = (record.experiment, record.method, record.hash, record.seed)
-        return record_path(self.records, *identity).parent
+        """The folder of the run that a record belongs to."""
+        return record.folder(self.records)
 
 
 def runs_of(source: Path | Runs, experiment: str) -> Runs:
-    """Runs from a folder of all records, or those that were found otherwise, as they are."""
+    """The runs in a folder of all records; `Runs` are handed back as they are."""
     return source if isinstance(source, Runs) else RunsInFolder(source, experiment)
 
 

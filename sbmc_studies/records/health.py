@@ -11,22 +11,22 @@ from sbmc_studies.records.record import Record
 
 
 def health_of(record: Record) -> Health:
-    """The verdict that a record has; one without is of a training, or of an earlier version.
+    """The verdict in a record; a training has none, nor has a record of an earlier version.
 
     Args:
         record: of any method.
 
     Returns:
-        The verdict; not checked, where the record says nothing that can be read.
+        The verdict; one that says "not checked" if the record has none that can be read.
     """
-    found: Any = record.details.get("health")
-    if not isinstance(found, Mapping) or found.get("ok") not in (True, False):
+    content: Any = record.details.get("health")
+    if not isinstance(content, Mapping) or content.get("ok") not in (True, False):
         return Health(None)
-    figures = found.get("figures")
+    figures = content.get("figures")
     return Health(
-        found["ok"],
-        _sentences(found.get("reasons")),
-        _sentences(found.get("remedies")),
+        content["ok"],
+        _sentences(content.get("reasons")),
+        _sentences(content.get("remedies")),
         figures if isinstance(figures, Mapping) else {},
     )
 
@@ -49,7 +49,7 @@ def pooled_verdict(records: Sequence[Record]) -> str:
     return "not ok" if bad == len(verdicts) else f"not ok in {bad} of {len(verdicts)}"
 
 
-def _sentences(found: Any) -> tuple[str, ...]:
-    if not isinstance(found, Sequence) or isinstance(found, str):
+def _sentences(content: Any) -> tuple[str, ...]:
+    if not isinstance(content, Sequence) or isinstance(content, str):
         return ()
-    return tuple(str(each) for each in found)
+    return tuple(str(each) for each in content)

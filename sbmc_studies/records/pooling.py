@@ -33,10 +33,10 @@ class Pooled:
     cost: dict[str, float | None]
 
     def weighted(self, weighting: str) -> Pooled:
-        """The same with islands combined in the other way, which is in the records as well."""
+        """The metrics with islands combined in another way, if the records have them too."""
         start = f"{weighting}."
         if not any(name.startswith(start) for name in self.values):
-            return self  # the records' own way
+            return self  # the records were made in this way
         values, errors = (
             {
                 name.removeprefix(start): value
@@ -102,8 +102,8 @@ def find_records(records: Path, experiment: Experiment, row: Row) -> list[Record
     """
     settings = resolve(experiment, get_method(row.method), row.preset, row.overrides)
     digest = settings_hash(experiment.name, row.method, settings)
-    found = read_seeds(records, experiment.name, row.method, digest)
-    return [record for record in found if record.seed in SEEDS]
+    completed = read_seeds(records, experiment.name, row.method, digest)
+    return [record for record in completed if record.seed in SEEDS]
 
 
 def row_islands(experiment: Experiment, row: Row) -> int:

@@ -1,7 +1,7 @@
-"""Records: what a run was, what it cost and what came out, one JSON file each.
+"""Records: what a run was, what it cost and what it measured, one JSON file each.
 
-A record stands at `OUT/<experiment>/<method>/<hash of the settings>/seed-<k>/record.json`. Tables,
-figures and claims are made from records and from nothing else.
+The path of a record is `OUT/<experiment>/<method>/<hash of the settings>/seed-<k>/record.json`.
+Tables, figures and claims are made from records and from nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 
 from sbmc.checks import BadInput, is_whole
 from sbmc.storage.files import parse_json, write_json
+from sbmc_studies.experiments.run_spec import RunSpec, run_folder
 from sbmc_studies.experiments.settings import ALWAYS, settings_hash
 
+RECORD = "record.json"
 SCHEMA_VERSION = 1
 OUTCOMES = ("completed", "partial", "failed")
 COST_FIELDS = ("epochs", "forward_epochs", "anchor_epochs", "total_epochs", "wall_seconds")
@@ -23,7 +25,7 @@ ISLAND_FIELDS = ("index", "outcome", "log_evidence", "epochs")
 
 
 class BadRecord(BadInput):
-    """A file that is no record, or a record that is not what its place says."""
+    """A file that is no record, or a record whose settings do not belong to its path."""
 
 
 @dataclass
@@ -71,9 +73,13 @@ class Record:
         """The 12-digit name of the settings."""
         return settings_hash(self.experiment, self.method, self.settings)
 
+    def folder(self, out: Path) -> Path:
+        """The folder of its run, in a folder of records."""
+        return run_folder(out, self.experiment, self.method, self.hash, self.seed)
+
 
 def record_path(out: Path, experiment: str, method: str, digest: str, seed: int) -> Path:
-    """Say where a record stands.
+    """The path of a record.
 
     Args:
         out: the folder of all records.
@@ -85,14 +91,20 @@ def record_path(out: Path, experiment: str, method: str, digest: str, seed: int)
     Returns:
         The path of the JSON file, whether it exists or not.
     """
-    return Path(out) / experiment / method / digest / f"seed-{seed}" / "record.json"
+    return run_folder(out, experiment, method, digest, seed) / RECORD
 
 
-def find_completed(
-    out: Path, experiment: str, method: str, settings: Mapping[str, Any], seed: int
-) -> Record | None:
-    """The record of a run that is complete, if there is one."""
-    path = record_path(out, experiment, method, settings_hash(experiment, method, settings), seed)
+def find_completed(spec: RunSpec, out: Path) -> Record | None:
+    """The record of a run, if there is one and it is complete.
+
+    Args:
+        spec: the run.
+        out: the folder of all records.
+
+    Returns:
+        The record, or None.
+    """
+    path = spec.folder(out) / RECORD
     if not path.exists():
         return None
     record = read_record(path)
@@ -100,7 +112,7 @@ def find_completed(
 
 
 def write_record(out: Path, record: Record) -> Path:
-    """Write a record to its place, whole or not at all.
+    """Write a record to its folder; the file is either complete or not there.
 
     Args:
         out: the folder of all records.
@@ -114,8 +126,8 @@ def write_record(out: Path, record: Record) -> Path:
     """
     content = jsonable(asdict(record))
     validate(content)
-    path = record_path(out, record.experiment, record.method, record.hash, record.seed)
-    # Half a record, of a run that is killed while it writes, would trip a table.
+    path = record.folder(out) / RECORD
+    # A run may be killed while it writes, and no table can read half a record.
     write_json(path, content)
     return path
 
@@ -124,13 +136,13 @@ def read_record(path: Path) -> Record:
     """Read and check a record.
 
     Args:
-        path: a `record.json` at the place that `record_path` gives.
+        path: of a `record.json`, as `record_path` gives it.
 
     Returns:
         The record.
 
     Raises:
-        BadRecord: if it is damaged, breaks the schema, or stands in a place that is not its own.
+        BadRecord: if it is damaged, breaks the schema, or its path is that of other settings.
     """
     path = Path(path)
     try:
@@ -143,13 +155,13 @@ def read_record(path: Path) -> Record:
         raise BadRecord(f"`{path}` must be a valid record, but got: {error}") from error
     record = Record(**content)
     try:
-        name = record.hash
+        expected = (record.folder(Path()) / RECORD).parts
     except ValueError as error:  # Python reads NaN and infinities, which JSON does not have
         raise BadRecord(f"`{path}` must have plain settings, but got: {error}.") from error
-    place = record_path(Path(), record.experiment, record.method, name, record.seed).parts
-    if path.parts[-len(place) :] != place:
+    if path.parts[-len(expected) :] != expected:
         raise BadRecord(
-            f"`{path}` must stand at {'/'.join(place)} by its own settings: it was moved or edited."
+            f"`{path}` must be at {'/'.join(expected)}, which its settings name: "
+            "it was moved or edited."
         )
     return record
 
@@ -164,11 +176,11 @@ def read_seeds(out: Path, experiment: str, method: str, digest: str) -> list[Rec
         digest: the hash of the settings.
 
     Returns:
-        The records; none where there are none. Failed and partial runs are left out: they have no
-        result that could stand in a table.
+        The records; an empty list if there are none. Failed and partial runs are left out: they
+        have no result that a table could show.
     """
-    folder = record_path(out, experiment, method, digest, 0).parent.parent
-    records = [read_record(path) for path in folder.glob("seed-*/record.json")]
+    folder = run_folder(out, experiment, method, digest, seed=0).parent
+    records = [read_record(path) for path in folder.glob(f"seed-*/{RECORD}")]
     completed = [record for record in records if record.outcome == "completed"]
     return sorted(completed, key=lambda record: record.seed)
 
@@ -232,8 +244,11 @@ def _number(value: object) -> bool:
 
 
 def jsonable(value: Any) -> Any:
-    """The value as it is read again from a record."""
-    # Not a number (the entropy of an empty group, the evidence of an MCMC run) is null in JSON.
+    """The value in the form in which a record gives it back.
+
+    NaN (the entropy of an empty group, the evidence of an MCMC run) becomes None, which is null in
+    JSON.
+    """
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

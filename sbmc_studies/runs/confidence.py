@@ -1,4 +1,4 @@
-"""Adds what the meta-classifier makes of a posterior to a record, in both protocols."""
+"""Adds the metrics of the meta-classifier to a record, in both protocols."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sbmc_studies.experiments.context import Context
 
 PROTOCOLS = ("paper", "clean")
-# A metric that every record has which this module has been at.
+# A metric that is in every record to which this module has added its metrics.
 WITNESS = "confidence.default.auc_roc"
 
 
@@ -31,12 +31,12 @@ def has_confidence(record: Record | None) -> bool:
 
 
 def arrays_file(folder: Path, protocol: str) -> Path:
-    """Where the arrays of a protocol stand, which figures are drawn from."""
+    """The file of a protocol's arrays, which figures are drawn from."""
     return folder / f"confidence-{protocol}.npz"
 
 
 def read_arrays(folder: Path, protocol: str) -> dict[str, np.ndarray] | None:
-    """The arrays that the meta-classifier left beside a record.
+    """The arrays of the meta-classifier, which are beside the record.
 
     Args:
         folder: of the record.
@@ -67,7 +67,7 @@ def with_confidence(record: Record, posterior: Posterior, context: Context, fold
     Returns:
         The record with `confidence.` and `ood.` among its metrics.
     """
-    workshop, name = context.workshop, context.experiment.dataset
+    resources, name, data_dir = context.resources, context.experiment.dataset, context.spec.data_dir
 
     def predict(inputs: Any) -> Prediction:
         prediction = posterior.predict(inputs)
@@ -77,8 +77,9 @@ def with_confidence(record: Record, posterior: Posterior, context: Context, fold
     metrics = dict(record.metrics)
     folder.mkdir(parents=True, exist_ok=True)
     for protocol in PROTOCOLS:
-        make = partial(confidence_sets, name, protocol, workshop.data_dir, context.seed)
-        sets = workshop.keep(("confidence", name, protocol, context.seed), make)
+        make = partial(confidence_sets, name, protocol, data_dir, context.seed)
+        key = ("confidence", name, protocol, context.seed, data_dir)
+        sets = resources.get_or_make(key, make)
         report = evaluate(predict, sets, protocol, seed=context.seed)
         metrics |= report.metrics
         report.save(arrays_file(folder, protocol))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sbmc.datasets import DataBundle
     from sbmc.posterior.posterior import Posterior
 
-# Quantities that are looked at: enough for a worst case and a median, and no time to speak of.
+# How many quantities are diagnosed: enough for a worst case and a median, in little time.
 PROJECTIONS = 50
 PROBABILITIES = 200
 
@@ -23,18 +23,18 @@ def convergence(posterior: Posterior, data: DataBundle) -> dict[str, Any] | None
 
     Args:
         posterior: what came of a sampler.
-        data: the data set. Its labels are not looked at.
+        data: the data set; its labels are not used.
 
     Returns:
-        What `sbmc.diagnostics.diagnose` finds, as plain values; None if there is too little to
-        compare (one island, and fewer than four draws of each chain), or if that takes ArviZ,
-        which is not installed.
+        The result of `sbmc.diagnostics.diagnose` as plain values. None if there is too little to
+        compare (one island, and fewer than four draws of each chain), or if ArviZ is needed and is
+        not installed.
     """
     examples = max(1, PROBABILITIES // data.classes)
     inputs = data.test[0][:examples]
     try:
-        found = diagnose(posterior, inputs, projections=PROJECTIONS)
+        diagnosis = diagnose(posterior, inputs, projections=PROJECTIONS)
     except (BadInput, ImportError) as error:
         logger.debug("no diagnostics in the record: %s", error)
         return None
-    return jsonable(found.as_dict())
+    return jsonable(diagnosis.as_dict())

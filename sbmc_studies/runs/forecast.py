@@ -1,4 +1,4 @@
-"""What a run of a study would take: its training and its sampling, before either begins."""
+"""Forecasts what a run of a study takes: its training and its sampling, before either begins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import sbmc
 from sbmc_studies.experiments.context import Context
 from sbmc_studies.experiments.methods import Method
-from sbmc_studies.experiments.methods.sampled import fit_options, needs_anchor
+from sbmc_studies.experiments.methods.sampled import needs_anchor, untrained_fit_options
 
 if TYPE_CHECKING:
     from sbmc.fitting.forecast import Expectation
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one run would take.
+    """What one run is expected to take.
 
     Attributes:
-        networks: how many are trained.
-        training_epochs: passes that each makes, at most.
-        training: what that takes, if there are any.
-        sampling: what the islands take, if there are any.
+        networks: how many networks are trained.
+        training_epochs: epochs of each network, at most.
+        training: what the training takes; None if there is none.
+        sampling: what the islands take; None if nothing is sampled.
     """
 
     networks: int
@@ -32,25 +32,25 @@ class Forecast:
 
     @property
     def seconds(self) -> float:
-        """Of both."""
+        """Seconds of training and sampling together."""
         return sum(part.seconds for part in (self.training, self.sampling) if part is not None)
 
     @property
     def total_epochs(self) -> float:
-        """Of both, at most."""
+        """Epochs of training and sampling together, at most."""
         sampled = self.sampling.total_epochs if self.sampling is not None else 0.0
         return sampled + self.networks * self.training_epochs
 
 
 def forecast(context: Context, method: Method) -> Forecast:
-    """Say what a run would take; nothing is trained, sampled or written.
+    """Forecast what a run takes; nothing is trained, sampled or written.
 
     Args:
         context: settings, data, network; its folder is where the checkpoint would be.
         method: what would be run.
 
     Returns:
-        The forecast. Training may stop earlier than it says.
+        The forecast. Training may stop earlier, by early stopping.
     """
     settings = context.settings
     networks = _networks(method, settings)
@@ -64,18 +64,13 @@ def forecast(context: Context, method: Method) -> Forecast:
             context.network, context.data.train, s=1.0, sampler=passes, particles=networks
         )
     if method.sampler is not None:
-        own = not method.grows
-        anchors = [context.network] * settings["islands"] if own else None
-        begins = settings["start"] == "ensemble"
-        members = [context.network] * settings["particles"] if begins else None
-        options = fit_options(context, method.sampler, anchors, members)
+        options = untrained_fit_options(context, method.sampler, not method.grows)
         data = context.data.train_and_validation
         sampling = sbmc.expect(context.network, data, **options)
     return Forecast(networks, epochs, training, sampling)
 
 
 def _networks(method: Method, settings: dict) -> int:
-    """How many networks are trained."""
     if method.sampler is None:
         several = "islands" in method.uses
         return settings["particles"] * settings["islands"] if several else 1

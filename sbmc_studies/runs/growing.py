@@ -1,7 +1,8 @@
-"""Runs that grow: islands added to a finished one, or islands that were made apart put together.
+"""Runs that grow: islands added to a finished run, or the islands of several runs merged.
 
-Islands need nothing of each other but what they start from. So the old ones are copied, byte for
-byte, with the networks that they started from, and the run they came from is not touched.
+Islands depend on each other in nothing but the networks that they start from. So the islands that
+are there are copied, byte for byte, with those networks, and the runs they come from stay as they
+are.
 """
 
 from __future__ import annotations
@@ -21,128 +22,127 @@ from sbmc.islands.checkpoints.results import island_name, read_islands
 from sbmc.posterior.identity import APART
 from sbmc_studies.experiments.execution import CHECKPOINT
 from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.records.record import read_record
-from sbmc_studies.runs.run_file import RECORD, TRAINED, Journal, find_runs, read_journal
+from sbmc_studies.experiments.run_spec import RunSpec, records_folder
+from sbmc_studies.records.record import RECORD, read_record
+from sbmc_studies.runs.run_file import TRAINED, RunFile, find_runs, read_run_file
 
 _MOST_NAMED = 5
 
 
-def parse_islands(text: str, there: int) -> int:
+def parse_islands(text: str, present: int) -> int:
     """Read how many islands there are to be: in all, or `+` how many more.
 
     Args:
         text: such as `16` or `+8`.
-        there: how many there are.
+        present: how many islands the run has.
 
     Returns:
         How many in all.
 
     Raises:
-        BadInput: no number, or not more than there are.
+        BadInput: the text is no number, or not more than the run has.
 
     Example:
         >>> parse_islands("16", 8), parse_islands("+8", 8)
         (16, 16)
     """
-    found = re.fullmatch(r"\s*(\+?)\s*(\d+)\s*", text)
-    rule = f"more than the {there} that there are, such as {there + 4} or +4"
-    count = 0 if found is None else int(found[2]) + (there if found[1] else 0)
-    require(count > there, "islands", rule, text)
+    match = re.fullmatch(r"\s*(\+?)\s*(\d+)\s*", text)
+    rule = f"more than the {present} that there are, such as {present + 4} or +4"
+    count = 0 if match is None else int(match[2]) + (present if match[1] else 0)
+    require(count > present, "islands", rule, text)
     return count
 
 
-def extend_run(folder: Path, islands: str, also_islands: Sequence[int] = ()) -> Journal:
-    """Make the folder of a run with more islands, with the old ones in it.
+def extend_run(folder: Path, islands: str, also_islands: Sequence[int] = ()) -> RunSpec:
+    """Make the folder of a run with more islands, and copy those of a finished run into it.
 
     Args:
         folder: of a run that has ended.
         islands: how many in all, or `+` how many more.
-        also_islands: numbers of islands to write records of besides.
+        also_islands: numbers of islands; a record of the first so many is to be written for each.
 
     Returns:
-        What is to be run, in the same folder of records; the rest of it, since the old islands are
-        done.
+        The run to make, in the same folder of records; only the new islands are left to sample.
 
     Raises:
-        BadInput: the run is none that can be extended, or would not become larger.
+        BadInput: the run cannot be extended, or would not become larger.
     """
-    journal = _growing(folder)
+    spec = _read_growable(folder).spec
     record = read_record((folder / RECORD).resolve())
-    rule = "one that has ended (`sbmc resume` goes on with it)"
+    rule = "one that has ended (`sbmc resume` continues it)"
     require(record.outcome != "failed", "run", rule, Phrase(f"{folder}, which failed"))
-    count = parse_islands(islands, journal.settings["islands"])
-    _require_prefixes(also_islands, count)
-    settings = {**journal.settings, "islands": count}
-    # The old run has a record of its own, which is not to be touched.
-    also = [number for number in also_islands if number != journal.settings["islands"]]
-    new = replace(journal, settings=settings, also_islands=also, finished=False)
-    target = new.place(out_of(folder))
+    count = parse_islands(islands, spec.islands)
+    # The old run has a record, which must not be replaced.
+    others = tuple(number for number in also_islands if number != spec.islands)
+    settings = {**spec.settings, "islands": count}
+    extended = replace(spec, settings=settings, also_islands=others)
+    target = extended.folder(records_folder(folder))
     if open_store(target / CHECKPOINT).read(MANIFEST) is None:
-        _copy(folder, target, _manifest(folder), None)
-    return new
+        _copy(folder, target, _read_manifest(folder), None)
+    return extended
 
 
-def merge_runs(folders: Sequence[Path], out: Path, also_islands: Sequence[int] = ()) -> Journal:
+def merge_runs(folders: Sequence[Path], out: Path, **changes: Any) -> RunSpec:
     """Make the folder of a run that has the islands of several.
 
     Args:
         folders: of runs that are complete, of the same settings, seed, model and data.
         out: the folder of records that it goes to.
-        also_islands: numbers of islands to write records of besides.
+        changes: fields of the new spec that differ from those of the first run.
 
     Returns:
-        What is to be run: nothing is left to be sampled.
+        The run to make; nothing is left to sample.
 
     Raises:
-        BadInput: they are not parts of one run; the difference is named, or the islands that are
-            missing or double.
+        BadInput: they are not parts of one run. The message names the difference, or the islands
+            that are missing or double.
     """
-    journals = [_growing(folder) for folder in folders]
+    run_files = [_read_growable(folder) for folder in folders]
     require(len(folders) >= 2, "runs", "at least two", Phrase(f"{len(folders)} of them"))
-    manifests = [_manifest(folder) for folder in folders]
-    for folder, journal, manifest in zip(folders[1:], journals[1:], manifests[1:], strict=True):
-        found = differences(_compared(journal, manifest), _compared(journals[0], manifests[0]))
-        more = [f"and {len(found) - _MOST_NAMED} more"] if found[_MOST_NAMED:] else []
-        words = Phrase(f"{str(folder)!r}, where {'; '.join([*found[:_MOST_NAMED], *more])}")
-        require(not found, "runs", "parts of one run", words)
-    owned = [_islands(journal) for journal in journals]
-    _require_whole(folders, owned)
-    for folder, numbers in zip(folders, owned, strict=True):
-        done = read_islands(open_store(folder / CHECKPOINT))
-        lost = [i for i in numbers if i not in done or not is_final(done[i].report)]
+    manifests = [_read_manifest(folder) for folder in folders]
+    parts = [_compared(*each) for each in zip(run_files, manifests, strict=True)]
+    for folder, part in zip(folders[1:], parts[1:], strict=True):
+        differing = differences(part, parts[0])
+        more = [f"and {len(differing) - _MOST_NAMED} more"] if differing[_MOST_NAMED:] else []
+        listed = "; ".join([*differing[:_MOST_NAMED], *more])
+        given = Phrase(f"{str(folder)!r}, where {listed}")
+        require(not differing, "runs", "parts of one run", given)
+    numbers_of = [_island_numbers(each.spec) for each in run_files]
+    _require_each_island_once(folders, numbers_of)
+    for folder, numbers in zip(folders, numbers_of, strict=True):
+        results = read_islands(open_store(folder / CHECKPOINT))
+        lost = [i for i in numbers if i not in results or not is_final(results[i].report)]
         given = Phrase(f"{str(folder)!r} without island {', '.join(map(str, lost))}")
-        require(not lost, "runs", "complete (`sbmc resume` goes on with them)", given)
-    count = sum(map(len, owned))
-    _require_prefixes(also_islands, count)
-    settings = {**journals[0].settings, "islands": count, "first_island": None}
-    new = replace(journals[0], settings=settings, also_islands=list(also_islands), finished=False)
-    target = new.place(out)
+        require(not lost, "runs", "complete (`sbmc resume` continues them)", given)
+    first = run_files[0].spec
+    settings = {**first.settings, "islands": sum(map(len, numbers_of)), "first_island": None}
+    merged = replace(first, settings=settings, **changes)
+    target = merged.folder(out)
     given = Phrase(f"{str(out)!r} with {target}")
     require(not (target / RECORD).exists(), "out", "a folder without that run", given)
-    batches = [batch for manifest in manifests for batch in manifest.batches]
-    whole = replace(manifests[0], batches=sorted(batches))
-    for folder, numbers in zip(folders, owned, strict=True):
-        _copy(folder, target, whole, numbers)
-    return new
+    batches = sorted(batch for manifest in manifests for batch in manifest.batches)
+    manifest = replace(manifests[0], batches=batches)
+    for folder, numbers in zip(folders, numbers_of, strict=True):
+        _copy(folder, target, manifest, numbers)
+    return merged
 
 
-def bring_networks(source: Path, new: Journal, target: Path) -> None:
-    """Have a run start from the networks of another, whose islands it is to be merged with.
+def copy_networks(source: Path, spec: RunSpec, target: Path) -> None:
+    """Let a run start from the trained networks of another, with which it is to be merged.
 
-    Trained on another kind of processor, they would differ in their last bits.
+    Networks that are trained on another kind of processor differ in their last bits.
 
     Args:
-        source: folder of the other run, which may be under way.
-        new: what is to be run.
-        target: its folder; networks that it has stay.
+        source: folder of the other run, which may still be running.
+        spec: what is to be run.
+        target: its folder; networks that are there already are not replaced.
 
     Raises:
-        BadInput: the two could not be merged, or there are no networks.
+        BadInput: the two runs could not be merged, or the other has no networks.
     """
-    other = read_journal(source)
-    found = differences(_asked(other), _asked(new))
-    words = Phrase(f"{str(source)!r}, where {'; '.join(found[:_MOST_NAMED])}")
-    require(not found, "trained_from", "a run of the same settings and seed", words)
+    differing = differences(_shared_settings(read_run_file(source).spec), _shared_settings(spec))
+    given = Phrase(f"{str(source)!r}, where {'; '.join(differing[:_MOST_NAMED])}")
+    require(not differing, "trained_from", "a run of the same settings and seed", given)
     paths = sorted(source.glob(TRAINED))
     rule = "a run with trained networks in its folder"
     require(bool(paths), "trained_from", rule, str(source))
@@ -151,30 +151,19 @@ def bring_networks(source: Path, new: Journal, target: Path) -> None:
         _copy_file(open_store(source), open_store(target), path.name)
 
 
-def out_of(folder: Path) -> Path:
-    """The folder of records that a run's folder stands in."""
-    return folder.parents[3] if len(folder.parents) > 3 else folder.absolute().parents[3]
-
-
-def _require_prefixes(also_islands: Sequence[int], islands: int) -> None:
-    for number in also_islands:
-        rule = f"between 1 and the number of islands ({islands})"
-        require(1 <= number <= islands, "also_islands", rule, number)
-
-
-def _growing(folder: Path) -> Journal:
-    """The journal of a run that can be grown."""
+def _read_growable(folder: Path) -> RunFile:
+    """The run file of a run that can be grown."""
     require(find_runs(folder) == [folder], "run", "the folder of one run", str(folder))
-    journal = read_journal(folder)
-    can = get_method(journal.method).grows
-    rule = "of a method whose islands share all they start from, such as s-hmc"
-    require(can, "run", rule, Phrase(f"one of {journal.method}"))
-    rule = "one that has ended (`sbmc resume` goes on with it)"
+    run_file = read_run_file(folder)
+    rule = "of a method whose islands all start from the same networks, such as s-hmc"
+    method = run_file.spec.method
+    require(get_method(method).grows, "run", rule, Phrase(f"one of {method}"))
+    rule = "one that has ended (`sbmc resume` continues it)"
     require((folder / RECORD).exists(), "run", rule, str(folder))
-    return journal
+    return run_file
 
 
-def _manifest(folder: Path) -> Manifest:
+def _read_manifest(folder: Path) -> Manifest:
     store = open_store(folder / CHECKPOINT)
     data = store.read(MANIFEST)
     if data is None:
@@ -182,32 +171,32 @@ def _manifest(folder: Path) -> Manifest:
     return Manifest.from_json(data, store.where())
 
 
-def _islands(journal: Journal) -> range:
-    first = journal.settings.get("first_island") or 0
-    return range(first, first + journal.settings["islands"])
+def _island_numbers(spec: RunSpec) -> range:
+    first = spec.settings.get("first_island") or 0
+    return range(first, first + spec.islands)
 
 
-def _asked(journal: Journal) -> dict[str, Any]:
-    """What parts of one run were asked for alike."""
+def _shared_settings(spec: RunSpec) -> dict[str, Any]:
+    """What two parts of one run must agree in, of what they were asked for."""
     settings = {
         name: value
-        for name, value in journal.settings.items()
+        for name, value in spec.settings.items()
         if name not in APART and value is not None
     }
-    own = {"experiment": journal.experiment, "method": journal.method, "seed": journal.seed}
-    return {**own, **settings}
+    identity = {"experiment": spec.experiment, "method": spec.method, "seed": spec.seed}
+    return {**identity, **settings}
 
 
-def _compared(journal: Journal, manifest: Manifest) -> dict[str, Any]:
-    """What parts of one run agree in."""
-    data = {"checksum": journal.data.get("checksum")}
-    return {**_asked(journal), "data": data, "islands": manifest.identity}
+def _compared(run_file: RunFile, manifest: Manifest) -> dict[str, Any]:
+    """What two parts of one run must agree in."""
+    data = {"checksum": run_file.data.get("checksum")}
+    return {**_shared_settings(run_file.spec), "data": data, "islands": manifest.identity}
 
 
-def _require_whole(folders: Sequence[Path], owned: Sequence[range]) -> None:
-    """Every island once, from 0 on."""
+def _require_each_island_once(folders: Sequence[Path], numbers_of: Sequence[range]) -> None:
+    """Refuse islands that two runs have, and islands from 0 on that none has."""
     owner: dict[int, Path] = {}
-    for folder, numbers in zip(folders, owned, strict=True):
+    for folder, numbers in zip(folders, numbers_of, strict=True):
         for index in numbers:
             given = Phrase(f"island {index} in both {owner.get(index)} and {folder}")
             require(index not in owner, "runs", "of islands that differ", given)
@@ -219,7 +208,10 @@ def _require_whole(folders: Sequence[Path], owned: Sequence[range]) -> None:
 
 
 def _copy(source: Path, target: Path, manifest: Manifest, numbers: Sequence[int] | None) -> None:
-    """Copy networks, then the manifest, then islands: what a stop leaves out is made again."""
+    """Copy networks, then the manifest, then islands.
+
+    If that is stopped halfway, the run computes the islands that were not copied.
+    """
     old, new = open_store(source), open_store(target)
     (target / CHECKPOINT).mkdir(parents=True, exist_ok=True)
     for path in sorted(source.glob(TRAINED)):

@@ -1,59 +1,52 @@
-"""Finds the run that has the same islands, combined in the other way."""
+"""Finds a saved run with the same islands, combined with the other island weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sbmc_studies.experiments.settings import Settings
-from sbmc_studies.records.record import Record, find_completed, record_path
+from sbmc_studies.experiments.run_spec import RunSpec
+from sbmc_studies.records.record import Record, find_completed
 
 POSTERIOR = "posterior.sbmc"
-OTHER = {"equal": "evidence", "evidence": "equal"}
+OTHER_WEIGHTS = {"equal": "evidence", "evidence": "equal"}
 
 
 @dataclass(frozen=True)
-class Twin:
-    """A finished run that differs in `island_weights` alone, so that its islands are ours.
+class ReweightableRun:
+    """A finished run that differs from the one asked for in `island_weights` alone.
 
     Attributes:
         records: of the run, and of its first islands, by their number.
-        posterior: where its ensemble is saved.
+        posterior: the file of its posterior.
     """
 
     records: dict[int, Record]
     posterior: Path
 
 
-def find_twin(
-    out: Path, experiment: str, method: str, wanted: Mapping[int, Settings], seed: int
-) -> Twin | None:
-    """Look for a run that drew the same islands.
+def find_reweightable(spec: RunSpec, out: Path) -> ReweightableRun | None:
+    """Look for a saved run whose islands are those that a run would sample.
 
-    Weights are made when all islands have ended and touch no draw, so sampling again would only
-    repeat what is there.
+    Islands are weighted after all of them have ended. Their draws do not depend on the weights, so
+    sampling them again would only repeat what is there.
 
     Args:
+        spec: the run that is asked for.
         out: the folder of all records.
-        experiment: the experiment's name.
-        method: the method's name.
-        wanted: settings by number of islands; the largest number is the run itself.
-        seed: of the run.
 
     Returns:
         The other run; None if there is none, or its posterior was not saved.
     """
-    weights = next(iter(wanted.values())).get("island_weights")
-    if weights not in OTHER:
+    weights = spec.settings.get("island_weights")
+    if weights not in OTHER_WEIGHTS:
         return None
+    other = replace(spec, settings={**spec.settings, "island_weights": OTHER_WEIGHTS[weights]})
     records = {}
-    for islands, settings in wanted.items():
-        other = {**settings, "island_weights": OTHER[weights]}
-        record = find_completed(out, experiment, method, other, seed)
+    for islands, prefix in other.with_prefixes().items():
+        record = find_completed(prefix, out)
         if record is None:
             return None
         records[islands] = record
-    whole = records[max(records)]
-    saved = record_path(out, experiment, method, whole.hash, seed).parent / POSTERIOR
-    return Twin(records, saved) if saved.exists() else None
+    posterior = other.folder(out) / POSTERIOR
+    return ReweightableRun(records, posterior) if posterior.exists() else None

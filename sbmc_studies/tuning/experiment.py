@@ -20,31 +20,36 @@ from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import Method, get_methods
 from sbmc_studies.experiments.methods.sampled import prior_options
 from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.run_spec import run_folder
 from sbmc_studies.experiments.samplers import build_sampler
-from sbmc_studies.experiments.settings import Settings, resolve, settings_hash
+from sbmc_studies.experiments.settings import (
+    OPTIMISER_SETTINGS,
+    Settings,
+    resolve,
+    settings_hash,
+)
 
 if TYPE_CHECKING:
     from sbmc.fitting.forecast import Expectation
     from sbmc.tuning.result import Tuning
 
 METHOD = "s-hmc"
-# The name of the folder beside those of the methods.
+# The name of its folder, which is beside those of the methods.
 FOLDER = "tune"
-_TRAINING = ("learning_rate", "batch_size", "max_epochs", "window", "patience")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be tuned, checked as far as it can be without data.
+    """What is to be tuned, checked as far as is possible without data.
 
     Attributes:
         experiment: data set, network, settings.
         method: whose s is chosen.
         preset: where its other settings come from.
-        overrides: what differs from the preset, as it was given.
+        overrides: settings that differ from the preset's, as they were given.
         settings: resolved.
-        v: values of v, or None for the usual ones.
-        s: values of s, likewise.
+        v: values of v, or None for the default grid.
+        s: values of s, or None for the default grid.
         folds: how many.
         seed: of everything.
         examples: how many to use, or None for all.
@@ -65,25 +70,25 @@ class Plan:
 
     @property
     def hash(self) -> str:
-        """Of all that decides the scores but the grids, so that grids can grow."""
-        fixed = {name: v for name, v in self.settings.items() if name not in ("s", "islands")}
-        del fixed["prior_variance"]
-        own = {"method": self.method.name, "folds": self.folds, "examples": self.examples}
-        return settings_hash(self.experiment.name, FOLDER, {**fixed, **own})
+        """The name of all that decides the scores, except the grids, so that grids can grow."""
+        tuned = ("s", "islands", "prior_variance")
+        fixed = {name: value for name, value in self.settings.items() if name not in tuned}
+        more = {"method": self.method.name, "folds": self.folds, "examples": self.examples}
+        return settings_hash(self.experiment.name, FOLDER, {**fixed, **more})
 
     def folder(self, out: Path) -> Path:
-        """Where the tuning stands."""
-        return Path(out) / self.experiment.name / FOLDER / self.hash / f"seed-{self.seed}"
+        """The folder of the tuning, in a folder of records."""
+        return run_folder(out, self.experiment.name, FOLDER, self.hash, self.seed)
 
     def command(self, v: float, s: float) -> str:
-        """The command that runs the method with what was chosen."""
-        words = ["sbmc", "run", self.experiment.name, "--method", self.method.name]
+        """The command that runs the method with the chosen v and s."""
+        command = ["sbmc", "run", self.experiment.name, "--method", self.method.name]
         if self.preset != self.experiment.default_preset:
-            words += ["--preset", self.preset]
-        words += ["--prior-variance", f"{v:g}", "--s", f"{s:g}"]
+            command += ["--preset", self.preset]
+        command += ["--prior-variance", f"{v:g}", "--s", f"{s:g}"]
         for name, value in self.overrides.items():
-            words += ["--set", f"{name}={value}"]
-        return shlex.join(words)
+            command += ["--set", f"{name}={value}"]
+        return shlex.join(command)
 
 
 def plan_tuning(
@@ -166,7 +171,7 @@ def run_tuning(
         progress: as for `sbmc.tune`.
 
     Returns:
-        The tuning, which also stands in the plan's folder, as `tuning.json`.
+        The tuning, which is also written to the plan's folder, as `tuning.json`.
 
     Raises:
         BadInput: the data are missing or do not fit.
@@ -190,25 +195,27 @@ def run_tuning(
         folder=plan.folder(out),
         about={**about, "experiment": plan.experiment.name, "method": plan.method.name},
         progress=progress,
-        **{name: settings[name] for name in _TRAINING},
+        **{name: settings[name] for name in OPTIMISER_SETTINGS},
     )
 
 
 def expect_tuning(plan: Plan, data_dir: Path | None = None) -> tuple[Expectation, Expectation]:
-    """What a tuning would take at most: all its trainings, and one fit.
+    """Forecast what a tuning takes at most: all its trainings, and one fit.
 
     Args:
         plan: from `plan_tuning`.
         data_dir: where to look first for data.
 
     Returns:
-        Of the training of all v and folds, and of one fit; the grid is not extended here.
+        The forecast of the training for all v and folds, and that of one fit. The grid is taken
+        as it is, without extensions.
     """
     network, data, share, _ = _load(plan, data_dir)
-    whole = as_examples(data)
+    examples = as_examples(data)
     if plan.examples is not None:
-        whole = as_examples(whole.select(subset(whole.targets, plan.examples, plan.seed)))
-    fold = make_folds(whole.targets, plan.folds, plan.seed, share=share)[0]
+        rows = subset(examples.targets, plan.examples, plan.seed)
+        examples = as_examples(examples.select(rows))
+    fold = make_folds(examples.targets, plan.folds, plan.seed, share=share)[0]
     settings = plan.settings
     # An epoch of training is a pass in mini-batches, as those of SGLD are.
     passes = sbmc.SGLD(
@@ -216,11 +223,11 @@ def expect_tuning(plan: Plan, data_dir: Path | None = None) -> tuple[Expectation
     )
     networks = len(v_grid(plan.v)) * plan.folds
     training = sbmc.expect(
-        network, whole.select(fold.train), s=1.0, sampler=passes, particles=networks
+        network, examples.select(fold.train), s=1.0, sampler=passes, particles=networks
     )
     sampling = sbmc.expect(
         network,
-        whole.select(fold.seen),
+        examples.select(fold.seen),
         s=0.1,
         sampler=build_sampler(str(plan.method.sampler), settings),
         particles=settings["particles"],

@@ -1,15 +1,13 @@
 """The benchmarks run and write what their tables need. No timing is asserted here."""
 
 import json
-import os
-import subprocess
-import sys
 
+import forked
 import pytest
 import torch
-from repository import ROOT
 
-from benchmarks import engine, folding, methods, readme
+from benchmarks import engine, folding, memory, methods, readme
+from benchmarks.peers.protocol import peak_bytes
 from benchmarks.workloads import (
     build_target,
     build_way,
@@ -21,22 +19,15 @@ from benchmarks.workloads import (
 WAYS = {"fused", "vmap", "loop", "plain loop"}
 
 
-def run(module, *arguments):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def measure_in_a_fork(workload, way, particles, examples, *, threads, quick):
+    words = [workload, way, particles, examples, threads, int(quick)]
+    return int(forked.run(["-m", "benchmarks.memory", *map(str, words)], check=True).stdout)
 
 
-def test_engine_measures_all_ways(tmp_path):
+def test_engine_measures_all_ways(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(engine, "measure_peak", measure_in_a_fork)
     out = tmp_path / "engine.json"
-    done = run("benchmarks.engine", "--quick", "--threads", "1", "--out", str(out))
-    assert done.returncode == 0, done.stderr
+    assert engine.main(["--quick", "--threads", "1", "--out", str(out)]) == 0
     record = json.loads(out.read_text())
     assert (record["benchmark"], record["quick"], record["threads"]) == ("engine", True, 1)
     assert {row["workload"] for row in record["speed"]} == {"mnist7", "head"}
@@ -52,7 +43,14 @@ def test_engine_measures_all_ways(tmp_path):
     assert record["hardware"]["cores"] >= 1
     assert record["versions"]["torch"]
     assert record["load"] >= 0
-    assert "against plain loop" in done.stdout
+    assert "against plain loop" in capsys.readouterr().out
+
+
+def test_memory_is_measured_in_a_process_of_its_own():
+    before = peak_bytes()
+    taken = memory.measure_peak("mnist7", "fused", 3000, 32, threads=1, quick=True)
+    assert 2**23 < taken < 2**27  # the positions alone are 4 MiB
+    assert peak_bytes() - before < taken
 
 
 def test_the_plain_loop_computes_what_the_engine_does():
@@ -82,10 +80,9 @@ def test_only_the_plain_loop_decides_whether_the_fused_path_is_fast_enough():
     assert "1,000 examples take 1000 MiB" in grown
 
 
-def test_folding_measures_both_ways(tmp_path):
+def test_folding_measures_both_ways(tmp_path, capsys):
     out = tmp_path / "folding.json"
-    done = run("benchmarks.folding", "--quick", "--threads", "1", "--out", str(out))
-    assert done.returncode == 0, done.stderr
+    assert folding.main(["--quick", "--threads", "1", "--out", str(out)]) == 0
     record = json.loads(out.read_text())
     assert (record["benchmark"], record["quick"], record["threads"]) == ("folding", True, [1])
     assert [row["workload"] for row in record["folding"]] == ["mnist7", "head"]
@@ -97,7 +94,7 @@ def test_folding_measures_both_ways(tmp_path):
         assert row["folded_over_one_by_one"] > 0
     assert record["failures"] == []
     assert record["load"] >= 0
-    assert "folded against one by one" in done.stdout
+    assert "folded against one by one" in capsys.readouterr().out
 
 
 def test_folding_is_run_as_it_says(monkeypatch):
@@ -133,10 +130,9 @@ def test_the_page_shows_the_records():
     assert readme.fill(text, readme.HERE / "records") == text
 
 
-def test_methods_are_compared_with_the_ensemble(tmp_path):
+def test_methods_are_compared_with_the_ensemble(tmp_path, capsys):
     out = tmp_path / "methods.json"
-    done = run("benchmarks.methods", "--quick", "--experiment", "digits", "--out", str(out))
-    assert done.returncode == 0, done.stderr
+    assert methods.main(["--quick", "--experiment", "digits", "--out", str(out)]) == 0
     found = json.loads(out.read_text())["methods"]
     rows = {(row["method"], row["islands"]): row for row in found}
     assert list(rows) == [
@@ -150,7 +146,7 @@ def test_methods_are_compared_with_the_ensemble(tmp_path):
     # The chains start at the members, whose training is theirs to pay.
     assert rows["hmc", 1]["training_seconds"] > 0
     assert rows["hmc", 1]["anchor_epochs"] > 0
-    assert "relative to the deep ensemble" in done.stdout
+    assert "relative to the deep ensemble" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("benchmark", [engine, folding, methods])

@@ -95,7 +95,18 @@ def test_checkpoints_that_cost_too_much_are_a_failure():
     assert "a state every 60 s would take 2.0%" in second
 
 
-def test_many_islands_measures_every_way(tmp_path, capsys):
+class SaysTwo(InProcess):
+    """Stands in for two processes, which `test_scaling_compares_one_worker_with_two` starts."""
+
+    workers = 2
+
+
+def test_many_islands_measures_every_way(tmp_path, capsys, monkeypatch):
+    def stand_in(workers, threads):
+        assert workers == many_islands.WORKERS == SaysTwo.workers
+        return SaysTwo(fold=1, threads=threads)
+
+    monkeypatch.setattr(many_islands, "Processes", stand_in)
     out = tmp_path / "record.json"
     assert many_islands.main(["--quick", "--without-ray", "--out", str(out)]) == 0
     record = read(out)

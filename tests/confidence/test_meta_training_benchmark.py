@@ -45,7 +45,7 @@ def test_more_images_than_there_are_is_refused():
 def test_the_command_writes_a_record_and_prints_the_tables(tmp_path, monkeypatch, capsys):
     asked = []
 
-    def fitted(method, seed, workshop, **overrides):
+    def fitted(method, seed, resources, data_dir, **overrides):
         asked.append((method, seed, overrides))
         return predict
 
@@ -78,9 +78,9 @@ def test_a_method_is_fitted_with_the_settings_of_the_study(monkeypatch):
             seen.update(context.settings, seed=context.seed)
             return SimpleNamespace(posterior=SimpleNamespace(predict=predict))
 
-    class Shelf:
-        def data(self, experiment, seed):
-            return SimpleNamespace(train=(torch.zeros(1, 1, 28, 28),), classes=8)
+    class NoFiles:
+        def data(self, spec):
+            return SimpleNamespace(train=(torch.zeros(1, 1, 28, 28),), classes=8, frozen=None)
 
     monkeypatch.setattr(meta_training, "get_method", lambda name: Method())
     monkeypatch.setattr(
@@ -88,7 +88,7 @@ def test_a_method_is_fitted_with_the_settings_of_the_study(monkeypatch):
             study, get_method("de"), preset, more
         )
     )  # fmt: skip
-    assert meta_training.fitted("de", 5, Shelf(), particles=3) is predict
+    assert meta_training.fitted("de", 5, NoFiles(), None, particles=3) is predict
     assert (seen["particles"], seen["seed"], seen["prior_variance"]) == (3, 5, 0.1)
 
 

@@ -126,7 +126,10 @@ def test_two_commands_from_a_folder_to_a_posterior(command, tmp_path, monkeypatc
     ("arguments", "words"),
     [
         (["embed", "text", "nothing", "--model", "x"], "`source` must be a folder or a file"),
-        (["embed", "text", ".", "--model", "x", "--limit", "0"], "`limit` must be a positive"),
+        (
+            ["embed", "text", ".", "--model", "x", "--limit", "0"],
+            "`limit` must be a whole number of at least 1",
+        ),
         (["embed", "text", ".", "--model", "x", "--max-tokens", "x"], "`max_tokens`"),
         (["embed", "text", "."], "`model` must be given"),
         (["embed", "images", ".", "--model", "resnet50"], "`source` must be a folder of pictures"),
@@ -144,14 +147,14 @@ def test_refusals_are_one_line(command, arguments, words):
     assert errors.count("\n") == 1
 
 
-def test_ctrl_c_says_that_the_same_command_goes_on(command, tmp_path, monkeypatch):
+def test_ctrl_c_says_that_the_same_command_continues(command, tmp_path, monkeypatch):
     from embedding.stand_ins import Letters
 
     (tmp_path / "a.txt").write_text("x")
     monkeypatch.setattr("sbmc.embedding.TextEncoder", lambda model, **options: Letters(fail_at=1))
     code, _, errors = command("embed", "text", ".", "--model", "x", "--out", "a.npz", "--quiet")
     assert code == 130
-    assert errors == "sbmc: interrupted; what is embedded is kept. The same command goes on.\n"
+    assert errors == "sbmc: interrupted; what is embedded is saved. The same command continues.\n"
 
 
 def test_commands_on_the_page_are_understood(command, tmp_path, monkeypatch):

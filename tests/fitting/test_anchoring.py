@@ -15,6 +15,7 @@ import sbmc
 from sbmc import HMC, SGLD, SMC, BadInput, Gaussian, fit
 from sbmc.fitting.anchoring import Anchoring
 from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.prior.original import OriginalPrior
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.target import Target
 from tests.checks import mean_and_covariance_fit
@@ -114,7 +115,7 @@ def test_the_posterior_is_the_one_in_closed_form(name):
     assert fits(name)
 
 
-def no_shrink(anchor, factor_variance, variance):
+def no_shrink(anchor, factor_variance, variance, centre=None):
     share = variance / (factor_variance + variance)
     return AnchoredPrior(anchor, (share * factor_variance).sqrt(), anchor)
 
@@ -515,5 +516,6 @@ def test_bad_options_are_refused_before_any_computing(options, words, monkeypatc
 
 
 def test_a_curved_prior_is_not_built_without_its_information():
+    original = OriginalPrior(torch.ones(3).double(), None, (), 1.0)
     with pytest.raises(RuntimeError, match="before its information was computed"):
-        Anchoring(options=sbmc.Prior(split=0.5)).prior(ANCHOR, torch.ones(3).double())
+        Anchoring(options=sbmc.Prior(split=0.5)).prior(ANCHOR, original)

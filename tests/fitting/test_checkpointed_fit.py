@@ -142,7 +142,7 @@ def other_data():
         ({"seed": 4}, "seed is 0 there and 4 here"),
         ({"particles": 4}, "particles is 3 there and 4 here"),
         ({"sampler": sbmc.HMC(steps=9, trajectory=1.0)}, "steps is 8 there and 9 here"),
-        ({"prior_variance": 2.0}, "prior_variance is 1.0 there and 2.0 here"),
+        ({"prior_variance": 2.0}, "prior_variance is 'auto' there and 2.0 here"),
         ({"dtype": torch.float64}, "dtype"),
         ({"start": "prior"}, "start"),
         ({"path": "loop"}, "path is '?fused'? there and '?loop'? here"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
+import forked
 import pytest
 import torch
 from targets import target_of
@@ -113,7 +111,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 
 
 def test_prediction_does_not_hold_the_outputs_of_all_particles():
-    command = [sys.executable, "-c", PREDICTION]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = forked.run(["-c", PREDICTION], check=True)
     whole = 3000 * 512 * 20 * 8  # (particles, examples, classes) in float64: 234 MiB
     assert int(done.stdout) < whole / 3

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
+import forked
 import pytest
 import torch
 from grouped import in_groups
-from repository import ROOT
 from torch import nn
 
 import sbmc
@@ -192,11 +190,7 @@ print(json.dumps({"limit": limit, "peaks": peaks, "expected": expected}))
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured otherwise elsewhere")
 @pytest.mark.parametrize("case", ["folds", "chunks"])
 def test_the_process_keeps_its_limit_and_would_not_without(case):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", SCRIPT, case]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(forked.run(["-c", SCRIPT, case], check=True).stdout)
     print(found)
     # An estimate from shapes: docs/gotchas.md asks for a tenth of room, for what allocators waste.
     assert found["peaks"][0] <= 1.1 * found["limit"] < found["peaks"][1]

@@ -1,11 +1,9 @@
 """Hidden states are computed once, and gone on with after a kill, with the same bits."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from repository import ROOT
@@ -104,12 +102,8 @@ states.text_states(TEXT, sys.argv[2], cache=sys.argv[3], block=8, progress=False
 def test_killed_runs_go_on_with_the_same_bits(weights, tmp_path, monkeypatch):
     tests = str(ROOT / "tests")
     cache = str(tmp_path / "cache")
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, tests, str(weights), cache],
-        capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    child = forked.run(["-c", CHILD, tests, weights, cache])
+    assert child.returncode == -signal.SIGKILL, child.stderr
     assert [name for name in files(cache) if name.startswith("states")] == [
         "states-00000.safetensors",
         "states-00001.safetensors",

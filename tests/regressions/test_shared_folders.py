@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from grouped import in_groups
-from repository import ROOT
 from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.checkpoints import CheckpointAt
-from sbmc_studies.runs.run_file import Journal, under_way
+from sbmc_studies.experiments.run_spec import RunSpec
+from sbmc_studies.runs.run_file import RunFile, open_run
 
 DATA = (
     torch.randn(20, 3, generator=torch.Generator().manual_seed(0)),
@@ -32,15 +31,15 @@ DATA = (
 QUICK = {"particles": 2, "progress": False, "sampler": sbmc.HMC(steps=3, leapfrog=1)}
 
 
-def journal_of(method: str, seed: int = 0) -> Journal:
-    return Journal("digits", method, {"s": 0.1, "islands": 1}, seed)
+def spec_of(method: str, seed: int = 0) -> RunSpec:
+    return RunSpec("digits", method, {"s": 0.1, "islands": 1}, seed)
 
 
-def refuse(journal: Journal, out: Path, meanwhile=lambda folder: None) -> None:
-    folder = journal.place(out)
+def refuse(spec: RunSpec, out: Path, meanwhile=lambda folder: None) -> None:
+    folder = spec.folder(out)
 
     def run() -> None:
-        with under_way(journal, folder):
+        with open_run(RunFile(spec), folder):
             meanwhile(folder)
             raise BadInput("on purpose")
 
@@ -56,15 +55,15 @@ def test_a_refused_run_leaves_the_records_of_others_in_a_new_out(tmp_path):
 
     def another_run_ends(folder):
         for method, seed in (("map", 0), ("s-hmc", 1)):
-            other = journal_of(method, seed).place(out)
+            other = spec_of(method, seed).folder(out)
             other.mkdir(parents=True)
             (other / "record.json").write_text("hours of work")
 
-    refuse(journal_of("s-hmc"), out, another_run_ends)
+    refuse(spec_of("s-hmc"), out, another_run_ends)
     left = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
     assert len(left) == 2
     assert all(name.endswith("record.json") for name in left)
-    assert not journal_of("s-hmc").place(out).exists()
+    assert not spec_of("s-hmc").folder(out).exists()
 
 
 def test_a_refused_run_removes_its_own_files_and_the_folders_that_it_made(tmp_path):
@@ -74,7 +73,7 @@ def test_a_refused_run_removes_its_own_files_and_the_folders_that_it_made(tmp_pa
         for name in ("manifest.json", "pilot.json", "island-00000.safetensors", ".a.1.part"):
             (folder / "checkpoint" / name).write_bytes(b"")
 
-    refuse(journal_of("s-hmc"), tmp_path / "new" / "out", writes)
+    refuse(spec_of("s-hmc"), tmp_path / "new" / "out", writes)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -82,29 +81,29 @@ def test_a_refused_run_leaves_files_that_are_not_its_own(tmp_path):
     def a_user_writes(folder):
         (folder / "notes.txt").write_text("mine")
 
-    refuse(journal_of("s-hmc"), tmp_path, a_user_writes)
-    folder = journal_of("s-hmc").place(tmp_path)
+    refuse(spec_of("s-hmc"), tmp_path, a_user_writes)
+    folder = spec_of("s-hmc").folder(tmp_path)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
 def test_a_refused_run_leaves_networks_that_were_there_before(tmp_path):
-    folder = journal_of("s-hmc").place(tmp_path)
+    folder = spec_of("s-hmc").folder(tmp_path)
     folder.mkdir(parents=True)
     (folder / "trained-anchor.safetensors").write_bytes(b"from another machine")
-    refuse(journal_of("s-hmc"), tmp_path)
+    refuse(spec_of("s-hmc"), tmp_path)
     assert [path.name for path in folder.iterdir()] == ["trained-anchor.safetensors"]
 
 
 def test_a_run_that_goes_on_and_is_refused_keeps_all_that_it_has_finished(tmp_path):
-    journal = journal_of("s-hmc")
-    folder = journal.place(tmp_path)
-    journal.write(folder)
+    spec = spec_of("s-hmc")
+    folder = spec.folder(tmp_path)
+    RunFile(spec).write(folder)
 
     def an_island_ends(folder):
         (folder / "checkpoint").mkdir()
         (folder / "checkpoint" / "island-00000.safetensors").write_bytes(b"")
 
-    refuse(journal, tmp_path, an_island_ends)
+    refuse(spec, tmp_path, an_island_ends)
     names = {path.name for path in folder.rglob("*")}
     assert names == {"run.json", "checkpoint", "island-00000.safetensors"}
 
@@ -175,7 +174,7 @@ y = torch.randint(2, (20,), generator=torch.Generator().manual_seed(1))
 class HMC(sbmc.HMC):
     def run(self, *arguments, **options):
         print("in", flush=True)
-        sys.stdin.read()
+        signal.pause()
 torch.manual_seed(3)
 sampler = HMC(steps=3, leapfrog=1) if "wait" in sys.argv else sbmc.HMC(steps=3, leapfrog=1)
 try:
@@ -188,22 +187,18 @@ except sbmc.BadInput as error:
 
 
 def start(*arguments):
-    command = [sys.executable, "-c", OTHER, *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+    return forked.Child(["-c", OTHER, *arguments])
 
 
 def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     place = tmp_path / "run"
     with start(place, "wait") as first:
-        try:
-            assert first.stdout.readline() == "in\n"
-            with pytest.raises(BadInput) as caught:
-                fit(place)
-            for part in (str(place), f"process {first.pid}", "another folder"):
-                assert part in str(caught.value)
-        finally:
-            first.send_signal(signal.SIGKILL)
+        assert first.stdout.readline() == "in\n"
+        with pytest.raises(BadInput) as caught:
+            fit(place)
+        for part in (str(place), f"process {first.pid}", "another folder"):
+            assert part in str(caught.value)
+        first.send_signal(signal.SIGKILL)
     assert first.returncode == -signal.SIGKILL
     # What a killed process leaves locks nobody out.
     assert fit(place).positions.shape == (1, 2, 8)

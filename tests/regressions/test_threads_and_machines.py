@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import forked
 import pytest
 import torch
 import torch.nn.functional as F
-from repository import ROOT
 from torch import fx, nn
 
 import sbmc
@@ -235,9 +233,7 @@ os._exit(0)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_of_a_process_with_threads_can_fit_and_predict():
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SBMC_LOG": "info"}
-    command = [sys.executable, "-c", FORKED]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = forked.run(["-c", FORKED], env={"SBMC_LOG": "info"})
     assert done.stdout.strip() == "0", done.stderr
     assert "this process was forked" in done.stderr
     assert "2 threads were asked for in a forked child" in done.stderr

@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import forked
 import pytest
 
 from sbmc_studies.records.health import health_of, pooled_verdict
@@ -16,19 +17,10 @@ FEW = ("--set", "max_epochs=3", "--set", "particles=2")
 @pytest.fixture(scope="module")
 def stopped_short(tmp_path_factory):
     """A run with no move after warm-up, and what it printed."""
-    import subprocess
-    import sys
-
     folder = tmp_path_factory.mktemp("study")
-    command = [sys.executable, "-m", "sbmc", "run", "digits", "--method", "s-hmc", "--quiet"]
-    done = subprocess.run(
-        [*command, *FEW, "--set", "epochs=2", "--out", "runs"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["-m", "sbmc", "run", "digits", "--method", "s-hmc", "--quiet"]
+    command += [*FEW, "--set", "epochs=2", "--out", "runs"]
+    done = forked.run(command, cwd=folder, check=True)
     (path,) = Path(folder, "runs").rglob("record.json")
     return folder, path, done.stdout, done.stderr
 

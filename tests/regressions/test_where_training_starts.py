@@ -9,7 +9,10 @@ from torch import nn
 import sbmc
 from sbmc.checks import BadInput
 from sbmc_studies.data import load_dataset
-from sbmc_studies.experiments.context import TRAINING, Context
+from sbmc_studies.experiments.context import Context
+from sbmc_studies.experiments.resources import Resources
+from sbmc_studies.experiments.run_spec import RunSpec
+from sbmc_studies.experiments.settings import TRAINING_SETTINGS
 
 
 def deep_net() -> nn.Module:
@@ -100,9 +103,8 @@ class TestWhereTrainingStarts:
         positions = self.start(Net(), members=2)
         assert not torch.equal(positions[0], positions[1])
 
-    def test_the_studies_still_begin_at_the_prior(self, monkeypatch):
+    def test_the_studies_still_begin_at_the_prior(self):
         """Their records say nothing of it, and must be what they were."""
-        monkeypatch.setattr(Context, "progress", False)
-        context = object.__new__(Context)
-        context.settings, context.seed = dict.fromkeys(TRAINING, 1), 0
+        settings = dict.fromkeys((*TRAINING_SETTINGS, "islands"), 1)
+        context = Context(RunSpec("digits", "map", settings, 0), None, None, Resources())
         assert context._training()["initial"] == "prior"

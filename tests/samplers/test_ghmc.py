@@ -99,13 +99,6 @@ class TestStep:
         torch.testing.assert_close(told.acceptance, info.acceptance)
         torch.testing.assert_close(ours.position, theirs.position)
 
-    def test_is_pure_and_costs_its_leapfrog_steps(self):
-        state, target = skewed_state()
-        before = [part.clone() for part in state]
-        ghmc.step(island_noise(8), state, target, **options(8, 0.5, 3))
-        assert all(torch.equal(a, b) for a, b in zip(before, state, strict=True))
-        assert target.evaluations.gradient == 8 * (1 + 3)
-
     def test_a_non_finite_proposal_turns_round_and_is_counted(self):
         target = AnalyticTarget(lambda z: torch.where(z[:, 0] > 0, torch.nan, -z.square().sum(-1)))
         start = torch.full((20, 1), -0.01, dtype=torch.float64)

@@ -71,28 +71,6 @@ class TestStep:
         # Something was at stake: acceptance differs from particle to particle.
         assert told.acceptance.std() > 1e-3
 
-    def test_is_pure(self):
-        state, target = skewed_state()
-        before = [field.clone() for field in state]
-        mala.step(island_noise(8), state, target, step_size=torch.full((8,), 0.5))
-        assert all(torch.equal(a, b) for a, b in zip(before, state, strict=True))
-
-    def test_costs_one_evaluation(self):
-        state, target = skewed_state()
-        assert target.evaluations.gradient == 8
-        mala.step(island_noise(8), state, target, step_size=torch.full((8,), 0.5))
-        assert target.evaluations.gradient == 16
-        assert target.evaluations.forward == 0
-
-    def test_a_non_finite_proposal_is_rejected_and_counted(self):
-        target = AnalyticTarget(lambda z: torch.where(z[:, 0] > 0, torch.nan, -z.square().sum(-1)))
-        state = mala.init(torch.full((20, 1), -0.01, dtype=torch.float64), target)
-        after, info = mala.step(island_noise(20), state, target, step_size=torch.full((20,), 0.5))
-        assert 0 < info.non_finite.sum() < 20
-        assert not info.accepted[info.non_finite].any()
-        assert (after.position[info.non_finite] == -0.01).all()
-        assert torch.isfinite(after.log_likelihood).all()
-
 
 def chains(log_likelihood, *, dim=1, steps=60, size=0.6, particles=2000):
     """Where independent chains have got to from the prior."""

@@ -3,14 +3,13 @@
 import ast
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from every_sampler import discover
@@ -119,10 +118,7 @@ print(json.dumps({"grown": peak_bytes() - before, "expected": expected.bytes - b
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured otherwise elsewhere")
 def test_the_forecast_of_memory_is_what_the_process_takes():
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "ignore", "-c", MEASURED, str(FILE.parent)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = forked.run(["-W", "ignore", "-c", MEASURED, FILE.parent], check=True)
     taken = json.loads(done.stdout)
     print(taken)
     assert taken["grown"] / 1.5 < taken["expected"] < taken["grown"] * 1.5

@@ -58,29 +58,12 @@ class TestStep:
         torch.testing.assert_close(info.acceptance, expected)
         torch.testing.assert_close(moved.position, there if uniform < expected else start)
 
-    def test_asks_for_no_gradient(self):
-        _, rates = chains(skewed_log_likelihood, steps=3, particles=7)
-        target = AnalyticTarget(skewed_log_likelihood)
-        state = pcn.init(torch.zeros(7, 1, dtype=torch.float64), target)
-        pcn.step(island_noise(7), state, target, step_size=torch.full((7,), 0.5))
-        assert (target.evaluations.forward, target.evaluations.gradient) == (14, 0)
-        assert rates.shape == (3, 7)
-
     def test_a_step_of_one_is_a_fresh_draw(self):
         target = flat_target()
         state = pcn.init(torch.full((3, 2), 9.0, dtype=torch.float64), target)
         moved, _ = pcn.step(island_noise(3), state, target, step_size=torch.ones(3))
         fresh = torch.randn(3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         assert torch.equal(moved.position, fresh)
-
-    def test_a_non_finite_proposal_is_rejected_and_counted(self):
-        target = AnalyticTarget(lambda z: torch.where(z[:, 0] > 0, torch.nan, 0.0))
-        state = pcn.init(torch.full((20, 1), -0.01, dtype=torch.float64), target)
-        after, info = pcn.step(island_noise(20), state, target, step_size=torch.full((20,), 0.5))
-        assert 0 < info.non_finite.sum() < 20
-        assert not info.accepted[info.non_finite].any()
-        assert info.accepted[~info.non_finite].all()
-        assert (after.position[info.non_finite] == -0.01).all()
 
 
 class TestDistribution:

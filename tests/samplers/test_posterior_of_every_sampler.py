@@ -175,6 +175,11 @@ def forget_the_prior(state, momentum, temperature):
     return momentum.double().square().sum(-1) / 2 - temperature * state.log_likelihood
 
 
+def turn_the_likelihood(state, momentum, temperature):
+    squares = momentum.double().square().sum(-1) + state.position.double().square().sum(-1)
+    return squares / 2 + temperature * state.log_likelihood
+
+
 def mirrored(step):
     """The likelihood is weighed with the wrong sign when a step is accepted."""
 
@@ -200,10 +205,11 @@ class _Turned:
 
 
 class TestFullGradientBugs:
+    @pytest.mark.parametrize("wrong", [forget_the_prior, turn_the_likelihood])
     @pytest.mark.parametrize("module", [hmc_kernel, ghmc])
-    def test_a_prior_left_out_of_the_energy(self, monkeypatch, module):
+    def test_a_wrong_energy(self, monkeypatch, module, wrong):
         settings = {hmc_kernel: HMC(steps=20), ghmc: sbmc.GHMC(epochs=100)}[module]
-        monkeypatch.setattr(module, "hamiltonian", forget_the_prior)
+        monkeypatch.setattr(module, "hamiltonian", wrong)
         assert not mean_and_covariance_fit(
             states(regression, settings, 400), *regression_moments(settings)
         )
@@ -214,6 +220,18 @@ class TestFullGradientBugs:
         monkeypatch.setattr(module, "step", mirrored(module.step))
         found = states(regression, settings, 400)
         assert not mean_and_covariance_fit(found, *regression_moments(settings))
+
+
+class MirroredBatches(PoissonBatches):
+    def __call__(self, z, index):
+        value, gradient = super().__call__(-z, index)
+        return Evaluation(value, -gradient)
+
+
+def test_a_mirrored_likelihood_shows_on_the_skewed_target(monkeypatch):
+    monkeypatch.setattr(sg_chains, "MiniBatches", MirroredBatches)
+    settings = sbmc.UBU(**{**BUDGETS["UBU"].settings, "batch_size": 2})
+    assert not distribution_fits(states(skewed, settings, 1000), skewed_cdf())
 
 
 class _Weaker:

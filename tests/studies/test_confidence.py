@@ -3,43 +3,37 @@ import dataclasses
 import numpy as np
 import pytest
 from sklearn.metrics import auc
+from study_specs import make_spec
 
 from sbmc.confidence import ConfidenceReport, load_arrays
-from sbmc_studies.experiments.context import Workshop
-from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.experiments.methods import METHODS, get_method
+from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.records.record import read_record, record_path
 from sbmc_studies.runs.confidence import PROTOCOLS, WITNESS, arrays_file, has_confidence
-from sbmc_studies.runs.runner import POSTERIOR, run_study
+from sbmc_studies.runs.runner import POSTERIOR, run
 
-DIGITS = get_experiment("digits")
 TINY = {"max_epochs": 3, "batch_size": 256, "steps": 3, "particles": 2}
 
 
-def study(out, method=None, *, islands=1, **options):
-    method = method or get_method("s-hmc")
-    settings = resolve(DIGITS, method, "paper", {**TINY, "islands": islands})
-    options = {"workshop": Workshop(progress=False), **options}
-    return run_study(DIGITS, method, settings, 0, out, **options)
+def study(out, *, islands=1, resources=None, force=False, **fields):
+    spec = make_spec("digits", "s-hmc", {**TINY, "islands": islands}, **fields)
+    return run(spec, out, resources or Resources(progress=False), force=force)
 
 
-class Counting:
-    """A method that counts its runs, or is not allowed any."""
+@pytest.fixture
+def samplings(monkeypatch):
+    """A list that grows by the seed of every run of S-HMC that samples."""
+    seeds, original = [], get_method("s-hmc")
 
-    def __init__(self, allowed=True):
-        self.runs = 0
-        original = get_method("s-hmc")
+    def counted(context):
+        seeds.append(context.seed)
+        return original.run(context)
 
-        def run(context):
-            assert allowed, "there was no need to sample again"
-            self.runs += 1
-            return original.run(context)
-
-        self.method = dataclasses.replace(original, run=run)
+    monkeypatch.setitem(METHODS, "s-hmc", dataclasses.replace(original, run=counted))
+    return seeds
 
 
-def own(metrics):
+def without_confidence(metrics):
     """What the run itself measured, without the meta-classifier."""
     return {k: v for k, v in metrics.items() if not k.startswith(("confidence.", "ood."))}
 
@@ -106,13 +100,14 @@ def test_without_the_option_nothing_is_measured(tmp_path, quick):
     assert list(tmp_path.rglob("confidence-*.npz")) == []
 
 
-def test_a_record_is_completed_from_its_posterior_without_sampling(tmp_path, quick):
+def test_a_record_is_completed_from_its_posterior_without_sampling(tmp_path, quick, samplings):
     first = study(tmp_path, save_posterior=True)
     assert (first.path.parent / POSTERIOR).exists()
-    run = study(tmp_path, Counting(allowed=False).method, confidence=True)
+    run = study(tmp_path, confidence=True)
+    assert samplings == [0]
     assert not run.reused
     assert [protocol for protocol, _, _ in quick] == list(PROTOCOLS)
-    assert own(run.record.metrics) == own(first.record.metrics)
+    assert without_confidence(run.record.metrics) == without_confidence(first.record.metrics)
     assert run.record.cost == first.record.cost
     assert read_record(run.path) == run.record
     # the saved posterior says what the sampled one would have said
@@ -120,25 +115,25 @@ def test_a_record_is_completed_from_its_posterior_without_sampling(tmp_path, qui
     assert confident(fresh.record.metrics) == pytest.approx(confident(run.record.metrics))
 
 
-def test_without_a_posterior_the_run_is_made_again(tmp_path, quick):
-    counting = Counting()
-    study(tmp_path, counting.method)
-    run = study(tmp_path, counting.method, confidence=True)
-    assert counting.runs == 2
+def test_without_a_posterior_the_run_is_made_again(tmp_path, quick, samplings):
+    study(tmp_path)
+    run = study(tmp_path, confidence=True)
+    assert samplings == [0, 0]
     assert has_confidence(read_record(run.path))
 
 
-def test_a_record_that_has_it_is_reused(tmp_path, quick):
+def test_a_record_that_has_it_is_reused(tmp_path, quick, samplings):
     first = study(tmp_path, confidence=True)
-    again = study(tmp_path, Counting(allowed=False).method, confidence=True)
+    again = study(tmp_path, confidence=True)
     assert again.reused
     assert again.record == first.record
     assert len(quick) == 2  # once for each protocol
-    assert study(tmp_path, Counting(allowed=False).method).reused  # nor is it asked for
+    assert study(tmp_path).reused  # nor is it asked for
+    assert samplings == [0]
 
 
 def test_prefixes_are_measured_by_their_own_islands(tmp_path, quick):
-    run = study(tmp_path, islands=2, also_islands=[1], confidence=True)
+    run = study(tmp_path, islands=2, also_islands=(1,), confidence=True)
     one = run.prefixes[1]
     assert has_confidence(one)
     assert one.metrics[WITNESS] != run.record.metrics[WITNESS]
@@ -156,9 +151,9 @@ def test_methods_of_one_process_share_the_sets(tmp_path, quick, monkeypatch):
     made = []
     original = module.confidence_sets
     monkeypatch.setattr(module, "confidence_sets", lambda *a: made.append(a[1]) or original(*a))
-    workshop = Workshop(progress=False)
-    study(tmp_path, confidence=True, workshop=workshop)
-    study(tmp_path, confidence=True, workshop=workshop, force=True)
+    resources = Resources(progress=False)
+    study(tmp_path, confidence=True, resources=resources)
+    study(tmp_path, confidence=True, resources=resources, force=True)
     assert made == list(PROTOCOLS)
     assert len(quick) == 4
     paper, clean = quick[0], quick[1]

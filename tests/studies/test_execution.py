@@ -1,3 +1,5 @@
+from dataclasses import asdict
+
 import pytest
 
 import sbmc
@@ -6,12 +8,12 @@ from sbmc_studies.experiments.execution import Execution
 
 
 def test_an_executor_is_built_from_what_is_said():
-    assert Execution().build() == sbmc.InProcess()
-    assert Execution(workers=3).build() == sbmc.Processes(workers=3)
-    assert Execution(executor="processes").build() == sbmc.Processes()
-    assert Execution(address="auto").build() == sbmc.Ray(address="auto")
-    assert Execution(cpus=2, gpus=0.5).build() == sbmc.Ray(cpus=2, gpus=0.5)
-    assert Execution(executor="ray", workers=4).build() == sbmc.Ray(workers=4)
+    assert Execution().build_executor() == sbmc.InProcess()
+    assert Execution(workers=3).build_executor() == sbmc.Processes(workers=3)
+    assert Execution(executor="processes").build_executor() == sbmc.Processes()
+    assert Execution(address="auto").build_executor() == sbmc.Ray(address="auto")
+    assert Execution(cpus=2, gpus=0.5).build_executor() == sbmc.Ray(cpus=2, gpus=0.5)
+    assert Execution(executor="ray", workers=4).build_executor() == sbmc.Ray(workers=4)
 
 
 @pytest.mark.parametrize(
@@ -35,12 +37,12 @@ def test_what_makes_no_sense_is_refused(options, words):
 
 
 def test_the_checkpoint_is_in_the_folder_of_the_run(tmp_path):
-    assert Execution(checkpoint_every=5).at(tmp_path) == sbmc.CheckpointAt(
+    assert Execution(checkpoint_every=5).checkpoint_in(tmp_path) == sbmc.CheckpointAt(
         tmp_path / "checkpoint", 5
     )
-    assert Execution().at(None) is None
-    assert Execution(checkpoint_every=None).at(tmp_path) is None
-    assert not Execution(checkpoint_every=None).keeps()
+    assert Execution().checkpoint_in(None) is None
+    assert Execution(checkpoint_every=None).checkpoint_in(tmp_path) is None
+    assert not Execution(checkpoint_every=None).saves_checkpoints
 
 
 def test_a_change_of_executor_drops_the_options_of_the_other():
@@ -52,4 +54,4 @@ def test_a_change_of_executor_drops_the_options_of_the_other():
     local = ray.changed(executor="processes", workers=4)
     assert local == Execution(executor="processes", workers=4, retries=7, checkpoint_every=3)
     assert ray.changed(checkpoint_every=0).checkpoint_every == 0
-    assert Execution(**ray.as_dict()) == ray
+    assert Execution.from_json(asdict(ray)) == ray

@@ -3,16 +3,18 @@ import importlib
 import pkgutil
 
 import pytest
+from study_specs import make_spec
 
 from sbmc.checks import BadInput
 from sbmc.samplers.contract import Sampler
 from sbmc_studies.experiments import samplers as study_samplers
-from sbmc_studies.experiments.context import Context, Workshop
+from sbmc_studies.experiments.context import Context
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import METHODS, Method, get_method, get_methods
+from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.experiments.samplers import sampler_classes
 from sbmc_studies.experiments.settings import resolve
-from sbmc_studies.runs.runner import run_study
+from sbmc_studies.runs.runner import run
 
 # The rows of the paper's Table 1, and what the design promises besides.
 PROMISED = (
@@ -68,21 +70,19 @@ def test_a_method_says_what_it_is_and_what_it_costs(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_runs_and_writes_a_whole_record(name, tmp_path):
-    experiment, method = get_experiment("digits"), get_method(name)
-    settings = resolve(experiment, method, "paper", tiny(method, experiment))
-    workshop = Workshop(progress=False)
-    run = run_study(experiment, method, settings, 0, tmp_path, workshop=workshop, debug=True)
-    record = run.record
+    spec = make_spec("digits", name, tiny(get_method(name), get_experiment("digits")))
+    resources = Resources(progress=False)
+    done = run(spec, tmp_path, resources, debug=True)
+    record = done.record
     assert record.outcome == "completed"
     assert 0 <= record.metrics["accuracy"] <= 1
     assert record.metrics["entropy.epistemic.ood.all"] >= 0
     spent = record.cost["epochs"] + record.cost["forward_epochs"]
     assert spent > 0
     assert record.cost["total_epochs"] >= record.cost["epochs"]
-    assert len(record.islands) == settings["islands"]
-    assert run.path.exists()
-    again = run_study(experiment, method, settings, 0, tmp_path, workshop=workshop)
-    assert again.reused
+    assert len(record.islands) == spec.islands
+    assert done.path.exists()
+    assert run(spec, tmp_path, resources).reused
 
 
 def test_every_sampler_is_two_methods():
@@ -165,14 +165,10 @@ def test_naming_a_factor_takes_back_s():
     assert settings["factor_variance"] == 0.2
 
 
-def quiet():
-    return Workshop(progress=False)
-
-
-def quick_baseline(context, method, whole=Context.baseline):
-    """An anchor's own training takes its preset's epochs, which here would be long."""
-    own = whole(context, method)
-    return {**own, "epochs": 3, "warmup_epochs": 1} if "epochs" in own else own
+def quick_baseline(context, method, original=Context.baseline):
+    """The training of an anchor takes the epochs of its preset, which would be long here."""
+    options = original(context, method)
+    return {**options, "epochs": 3, "warmup_epochs": 1} if "epochs" in options else options
 
 
 @pytest.mark.parametrize(
@@ -188,15 +184,13 @@ def quick_baseline(context, method, whole=Context.baseline):
     ids=lambda options: next(iter(options)) + "-" + str(next(iter(options.values()))),
 )
 def test_every_option_of_the_prior_runs_and_is_recorded(options, tmp_path, monkeypatch):
-    experiment, method = get_experiment("digits"), get_method("s-hmc")
-    small = {**tiny(method, experiment), **options}
-    settings = resolve(experiment, method, "paper", small)
+    small = tiny(get_method("s-hmc"), get_experiment("digits"))
     monkeypatch.setattr(Context, "baseline", quick_baseline)
-    run = run_study(experiment, method, settings, 0, tmp_path, workshop=quiet(), debug=True)
-    assert run.record.outcome == "completed"
+    spec = make_spec("digits", "s-hmc", {**small, **options})
+    done = run(spec, tmp_path, Resources(progress=False), debug=True)
+    assert done.record.outcome == "completed"
     name, value = next(iter(options.items()))
-    assert run.record.settings[name] == value
-    settings = resolve(experiment, method, "paper", tiny(method, experiment))
-    plain = run_study(experiment, method, settings, 0, tmp_path, workshop=quiet())
-    assert plain.record.hash != run.record.hash
-    assert plain.record.metrics["nll"] != run.record.metrics["nll"]
+    assert done.record.settings[name] == value
+    plain = run(make_spec("digits", "s-hmc", small), tmp_path, Resources(progress=False))
+    assert plain.record.hash != done.record.hash
+    assert plain.record.metrics["nll"] != done.record.metrics["nll"]

@@ -2,30 +2,26 @@ import dataclasses
 import shutil
 
 import pytest
+from study_specs import make_spec
 
-from sbmc_studies.experiments.context import Workshop
-from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.experiments.methods import METHODS, get_method
+from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.records.record import read_record
 from sbmc_studies.runs.reweighting import POSTERIOR
-from sbmc_studies.runs.runner import run_study
+from sbmc_studies.runs.runner import run
 
 
-def study(out, weights, *, method="s-smc", save=False, force=False, seed=0, also=(1,), **changes):
-    experiment = get_experiment("digits")
-    chosen = get_method(method)
-    if weights == "no sampling":
-        chosen, weights = dataclasses.replace(chosen, run=refuse), "equal"
-    tiny = {"max_epochs": 3, "batch_size": 256, "mutations": 1, "particles": 2, "islands": 3}
-    settings = resolve(experiment, chosen, "paper", {**tiny, "island_weights": weights, **changes})
-    return run_study(
-        *(experiment, chosen, settings, seed, out),
-        also_islands=also,
-        save_posterior=save,
-        force=force,
-        workshop=Workshop(progress=False),
-    )
+def study(out, weights, *, save=False, force=False, seed=0, also=(1,), **changes):
+    with pytest.MonkeyPatch.context() as patch:
+        if weights == "no sampling":
+            method = dataclasses.replace(get_method("s-smc"), run=refuse)
+            patch.setitem(METHODS, "s-smc", method)
+            weights = "equal"
+        tiny = {"max_epochs": 3, "batch_size": 256, "mutations": 1, "particles": 2, "islands": 3}
+        settings = {**tiny, "island_weights": weights, **changes}
+        fields = {"also_islands": also, "save_posterior": save}
+        spec = make_spec("digits", "s-smc", settings, seed, **fields)
+        return run(spec, out, Resources(progress=False), force=force)
 
 
 def refuse(context):
@@ -70,7 +66,7 @@ def test_the_record_says_whose_islands_they_are(runs):
 @pytest.mark.parametrize(
     "change", [{"seed": 1}, {"particles": 3}, {"islands": 2}, {"force": True}], ids=str
 )
-def test_another_run_is_no_twin(runs, change, tmp_path):
+def test_the_islands_of_a_run_with_other_settings_are_not_used(runs, change, tmp_path):
     shutil.copytree(runs[0].path.parents[4], tmp_path, dirs_exist_ok=True)
     run = study(tmp_path, "no sampling", **change)
     assert run.record.outcome == "failed"

@@ -1,32 +1,28 @@
+import contextlib
 import dataclasses
 import json
 
 import pytest
 import torch
+from study_specs import make_spec
 
 from sbmc.checks import BadInput
-from sbmc_studies.experiments.context import Workshop
-from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.experiments.methods import METHODS, get_method
+from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.records.record import read_record
-from sbmc_studies.runs import runner
-from sbmc_studies.runs.runner import run_study
+from sbmc_studies.runs import measuring
+from sbmc_studies.runs.runner import run
 
 TINY = {"max_epochs": 3, "batch_size": 256}
 
 
-def study(out, method="s-hmc", workshop=None, also=(), force=False, seed=0, **overrides):
-    experiment = get_experiment("digits")
-    chosen = get_method(method) if isinstance(method, str) else method
-    if chosen.sampler:
-        few = {"steps": 3} if chosen.sampler == "hmc" else {"mutations": 1}
+def study(out, method="s-hmc", resources=None, also=(), force=False, seed=0, **overrides):
+    sampler = get_method(method).sampler
+    if sampler:
+        few = {"steps": 3} if sampler == "hmc" else {"mutations": 1}
         overrides = {**few, "particles": 2, **overrides}
-    settings = resolve(experiment, chosen, "paper", {**TINY, **overrides})
-    workshop = workshop or Workshop(progress=False)
-    return run_study(
-        experiment, chosen, settings, seed, out, also_islands=also, force=force, workshop=workshop
-    )
+    spec = make_spec("digits", method, {**TINY, **overrides}, seed, also_islands=tuple(also))
+    return run(spec, out, resources or Resources(progress=False), force=force)
 
 
 def test_map_costs_its_training_and_has_no_epistemic_entropy(tmp_path):
@@ -135,12 +131,12 @@ def test_methods_of_one_process_share_what_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(
         sbmc, "train_map", lambda *a, **k: trained.append(k["seed"]) or original(*a, **k)
     )
-    workshop = Workshop(progress=False)
-    study(tmp_path, "map", workshop)
-    shared = study(tmp_path, "s-hmc", workshop)
+    resources = Resources(progress=False)
+    study(tmp_path, "map", resources)
+    shared = study(tmp_path, "s-hmc", resources)
     assert trained == [0]
-    study(tmp_path, "s-hmc", workshop, seed=1)
-    study(tmp_path, "s-hmc", workshop, max_epochs=2)
+    study(tmp_path, "s-hmc", resources, seed=1)
+    study(tmp_path, "s-hmc", resources, max_epochs=2)
     assert trained == [0, 1, 0]
     # shared or not, its cost counts in full
     assert shared.record.cost["anchor_epochs"] == 3
@@ -160,15 +156,26 @@ def test_samplers_get_train_and_validation_together(tmp_path, monkeypatch):
     assert sizes == [1000]
 
 
-def broken(error):
-    def run(context):
-        raise error
+@pytest.fixture
+def broken(monkeypatch):
+    """Makes S-HMC raise an error, until the body of `with` ends."""
 
-    return dataclasses.replace(get_method("s-hmc"), run=run)
+    @contextlib.contextmanager
+    def breaking(error):
+        def fails(context):
+            raise error
+
+        method = dataclasses.replace(get_method("s-hmc"), run=fails)
+        with monkeypatch.context() as patch:
+            patch.setitem(METHODS, "s-hmc", method)
+            yield
+
+    return breaking
 
 
-def test_a_failed_run_writes_its_record_and_is_run_again(tmp_path):
-    run = study(tmp_path, broken(RuntimeError("all islands failed")))
+def test_a_failed_run_writes_its_record_and_is_run_again(tmp_path, broken):
+    with broken(RuntimeError("all islands failed")):
+        run = study(tmp_path)
     record = read_record(run.path)
     assert record.outcome == "failed"
     assert record.message == "RuntimeError: all islands failed"
@@ -176,9 +183,9 @@ def test_a_failed_run_writes_its_record_and_is_run_again(tmp_path):
     assert study(tmp_path).record.outcome == "completed"
 
 
-def test_refused_input_writes_nothing(tmp_path):
-    with pytest.raises(BadInput, match="no such thing"):
-        study(tmp_path, broken(BadInput("no such thing")))
+def test_refused_input_writes_nothing(tmp_path, broken):
+    with broken(BadInput("no such thing")), pytest.raises(BadInput, match="no such thing"):
+        study(tmp_path)
     with pytest.raises(BadInput, match="also_islands"):
         study(tmp_path, also=[2])
     with pytest.raises(BadInput, match="seed"):
@@ -186,19 +193,19 @@ def test_refused_input_writes_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_interruption_passes_through_and_writes_nothing(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        study(tmp_path, broken(KeyboardInterrupt()))
+def test_interruption_passes_through_and_writes_nothing(tmp_path, broken):
+    with broken(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        study(tmp_path)
     assert not list(tmp_path.rglob("record.json"))
 
 
 def test_islands_that_failed_make_a_run_partial(tmp_path, monkeypatch):
-    original = runner._island
+    original = measuring.island_fields
 
     def second_failed(report):
         return {**original(report), "outcome": "failed" if report.index == 1 else "completed"}
 
-    monkeypatch.setattr(runner, "_island", second_failed)
+    monkeypatch.setattr(measuring, "island_fields", second_failed)
     run = study(tmp_path, islands=2)
     assert run.record.outcome == "partial"
     assert not study(tmp_path, islands=2).reused

@@ -6,20 +6,22 @@ import hashlib
 import pytest
 import torch
 from repository import ROOT
+from study_specs import make_spec
 from tiny_language import TEXT, folder_of_weights, use_stand_in
 
 from sbmc.checks import BadInput
 from sbmc.language import LoraHead, text_states
 from sbmc_studies.data import shakespeare
-from sbmc_studies.experiments.context import Workshop
+from sbmc_studies.experiments.context import prepare_context
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.paper.tables.study import differences, write_tables
 from sbmc_studies.records.pooling import find_records
 from sbmc_studies.records.record import read_record
-from sbmc_studies.runs.runner import prepare_context, run_study
+from sbmc_studies.runs import runner
 
 RECORDS = ROOT / "experiments" / "records"
 SHORT = {"batch_size": 64, "max_epochs": 3}
@@ -41,9 +43,7 @@ def tiny(tmp_path, monkeypatch):
 
 
 def run(method, out, overrides, seed=0):
-    experiment = get_experiment("shakespeare")
-    settings = resolve(experiment, get_method(method), "paper", overrides)
-    return run_study(experiment, get_method(method), settings, seed, out)
+    return runner.run(make_spec("shakespeare", method, overrides, seed), out)
 
 
 def test_map_and_s_hmc_write_records_that_name_the_weights(tiny, tmp_path):
@@ -71,11 +71,9 @@ def test_a_part_of_the_positions_is_another_run(tiny, tmp_path):
 
 
 def test_the_anchor_is_balanced_and_depends_on_the_seed(tiny):
-    experiment = get_experiment("shakespeare")
-    settings = resolve(experiment, get_method("map"), "paper", SHORT)
     anchors = []
     for seed in (0, 0, 1):
-        context = prepare_context(experiment, settings, seed, Workshop())
+        context = prepare_context(make_spec("shakespeare", "map", SHORT, seed), Resources())
         (anchor,) = context.anchor().models
         anchors.append(anchor)
         down, up = anchor.down.weight.detach(), anchor.up.weight.detach()
@@ -88,9 +86,7 @@ def test_the_anchor_is_balanced_and_depends_on_the_seed(tiny):
 
 
 def test_training_improves_on_the_frozen_layer(tiny):
-    experiment = get_experiment("shakespeare")
-    settings = resolve(experiment, get_method("map"), "paper", SHORT)
-    context = prepare_context(experiment, settings, 0, Workshop())
+    context = prepare_context(make_spec("shakespeare", "map", SHORT), Resources())
     inputs, labels = context.data.train
     anchor = context.anchor().models[0]
     losses = [

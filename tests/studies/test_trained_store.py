@@ -3,25 +3,22 @@ import shutil
 
 import pytest
 import torch
+from study_specs import make_spec
 from torch import nn
 
 from sbmc_studies.experiments import trained_store
-from sbmc_studies.experiments.context import Workshop
-from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.settings import resolve
-from sbmc_studies.runs.runner import prepare_context
+from sbmc_studies.experiments.context import prepare_context
+from sbmc_studies.experiments.execution import Execution
+from sbmc_studies.experiments.resources import Resources
 
-DIGITS = get_experiment("digits")
 TINY = {"max_epochs": 2, "batch_size": 256, "particles": 2}
 
 
-def context(folder, seed=0, **overrides):
-    settings = resolve(DIGITS, get_method("s-hmc"), "paper", {**TINY, **overrides})
-    found = prepare_context(DIGITS, settings, seed, Workshop(progress=False))
-    found.folder = folder
-    found.settings |= {"swa_epochs": 3, "warmup_epochs": 1}  # for the anchor that is averaged
-    return found
+def context(folder, seed=0, retrain=False, execution=None, **overrides):
+    fields = {"execution": execution or Execution()}
+    spec = make_spec("digits", "s-hmc", {**TINY, **overrides}, seed, **fields)
+    spec.settings.update(swa_epochs=3, warmup_epochs=1)  # for the anchor that is averaged
+    return prepare_context(spec, Resources(progress=False), folder, retrain=retrain)
 
 
 def require_same(ours, theirs):
@@ -42,8 +39,8 @@ def require_same(ours, theirs):
 
 @pytest.mark.parametrize("kind", ["map", "swa", "mc-dropout", "ensemble"])
 def test_networks_come_back_as_they_were(tmp_path, kind):
-    def trained(place):
-        return place.ensemble(2) if kind == "ensemble" else place.anchor(kind)
+    def trained(given):
+        return given.ensemble(2) if kind == "ensemble" else given.anchor(kind)
 
     first = trained(context(tmp_path))
     require_same(trained(context(tmp_path)), first)
@@ -84,23 +81,19 @@ def test_the_folder_comes_before_what_this_process_has_trained(tmp_path):
 
 
 def test_nothing_is_kept_without_a_folder_or_a_checkpoint(tmp_path):
-    from sbmc_studies.experiments.execution import Execution
-
-    silent = context(tmp_path)
-    silent.execution = Execution(checkpoint_every=None)
-    silent.anchor()
+    context(tmp_path, execution=Execution(checkpoint_every=None)).anchor()
     context(None).anchor()
     assert not list(tmp_path.iterdir())
 
 
 def test_buffers_of_an_ensemble_come_back(tmp_path):
     def with_norm():
-        found = context(tmp_path)
+        given = context(tmp_path)
         torch.manual_seed(0)
-        found.network = nn.Sequential(
+        given.network = nn.Sequential(
             nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4), nn.Linear(4, 8)
         )
-        return found
+        return given
 
     first = with_norm().ensemble(2)
     again = with_norm().ensemble(2)
@@ -110,28 +103,27 @@ def test_buffers_of_an_ensemble_come_back(tmp_path):
     assert torch.equal(first.posterior(2).positions, again.posterior(2).positions)
 
 
-def place(root, method, digest, seed=0):
+def run_folder(root, method, digest, seed=0):
     folder = root / "digits" / method / digest / f"seed-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def test_another_run_takes_what_was_trained_and_keeps_it(tmp_path):
-    first = context(place(tmp_path, "s-hmc", "aaa")).anchor()
-    folder = place(tmp_path, "s-smc", "bbb")
+    first = context(run_folder(tmp_path, "s-hmc", "aaa")).anchor()
+    folder = run_folder(tmp_path, "s-smc", "bbb")
     require_same(context(folder, s=0.2).anchor(), first)
-    shutil.rmtree(place(tmp_path, "s-hmc", "aaa"))
+    shutil.rmtree(run_folder(tmp_path, "s-hmc", "aaa"))
     require_same(context(folder, s=0.2).anchor(), first)
 
 
 def test_what_other_training_or_packages_made_is_not_taken(tmp_path, monkeypatch):
-    first = context(place(tmp_path, "s-hmc", "aaa")).anchor()
-    shorter = context(place(tmp_path, "s-hmc", "bbb"), max_epochs=1).anchor()
+    first = context(run_folder(tmp_path, "s-hmc", "aaa")).anchor()
+    shorter = context(run_folder(tmp_path, "s-hmc", "bbb"), max_epochs=1).anchor()
     assert [history.epochs for history in shorter.histories] == [1]
-    other = context(place(tmp_path, "s-hmc", "aaa", seed=1), seed=1).anchor()
+    other = context(run_folder(tmp_path, "s-hmc", "aaa", seed=1), seed=1).anchor()
     assert other.histories != first.histories
-    alone = context(place(tmp_path, "s-hmc", "ccc"))
-    alone.alone = True
-    assert alone.anchor().seconds != first.seconds
+    again = context(run_folder(tmp_path, "s-hmc", "ccc"), retrain=True)
+    assert again.anchor().seconds != first.seconds
     monkeypatch.setattr(trained_store, "software_versions", lambda: {"torch": "another"})
-    assert context(place(tmp_path, "s-hmc", "ddd")).anchor().seconds != first.seconds
+    assert context(run_folder(tmp_path, "s-hmc", "ddd")).anchor().seconds != first.seconds

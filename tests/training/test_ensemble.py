@@ -326,7 +326,7 @@ def test_when_every_member_fails_an_error_says_so():
         ({"learning_rate": 0.0}, "`learning_rate` must be positive and finite"),
         ({"learning_rate": math.nan}, "`learning_rate` must be positive and finite"),
         ({"prior_variance": -1.0}, "`prior_variance` must be positive and finite, but got -1.0"),
-        ({"prior_variance": "wide"}, "`prior_variance` must be positive and finite"),
+        ({"prior_variance": "wide"}, '`prior_variance` must be "auto", "evidence", a number'),
         (
             {"prior_variance": torch.tensor([1.0, 0.0])},
             "`prior_variance` must be positive and finite",

@@ -87,6 +87,7 @@ def train_normalised(net: nn.Module, **changes) -> nn.Module:
     inputs = draw(120, 4)
     labels = make_labels(inputs)
     settings = {"learning_rate": 0.02, "batch_size": 32, "initial": "model", "progress": False}
+    settings["prior_variance"] = 1.0
     held_out = (inputs[80:], labels[80:])
     return train_map(net, (inputs[:80], labels[:80]), held_out, **{**settings, **changes})
 

@@ -1,7 +1,7 @@
 import pytest
 
 from sbmc.checks import BadInput
-from sbmc.tuning.grid import S_GRID, V_GRID, beyond, parse_grid, s_grid, v_grid
+from sbmc.tuning.grid import S_GRID, V_GRID, beyond, s_grid, v_grid
 
 
 def test_grids_are_sorted_and_have_every_value_once():
@@ -19,14 +19,6 @@ def test_grids_are_sorted_and_have_every_value_once():
 def test_values_that_are_refused(grid, values):
     with pytest.raises(BadInput, match="must be"):
         grid(values)
-
-
-def test_fractions_can_be_written():
-    assert parse_grid("v", "1/40,1") == (0.025, 1.0)
-    assert parse_grid("v", None) is None
-    for text in ("", "1,,2", "1/0", "one"):
-        with pytest.raises(BadInput, match="`v` must be numbers with commas"):
-            parse_grid("v", text)
 
 
 def test_a_grid_goes_on_beyond_its_edge_in_its_own_steps():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Options of the prior, as `sbmc.Prior` takes them; None leaves them out.
 PRIOR_OPTIONS = ("factor_variance", "covariance", "split", "posterior_temperature")
-# Warnings that the record has in it, and that the command line says in its own words.
+# The record has these warnings, and the command line prints them in its own form.
 _IN_THE_RECORD = (".*islands failed", "The posterior is not ok", "The evidence leaves")
 
 
@@ -29,7 +29,7 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
     Args:
         context: settings, data, network.
         kind: the sampler's name.
-        anchor_per_island: anchor each island at a network of its own, a member of an ensemble.
+        anchor_per_island: anchor each island at another member of an ensemble.
 
     Returns:
         The outcome.
@@ -39,7 +39,9 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
     model: Any = context.network
     anchors = members = None
     if context.execution.memory_limit is not None:
-        _refuse_early(context, kind, anchor_per_island)
+        # Refuse a limit that is too small before anything is trained.
+        options = untrained_fit_options(context, kind, anchor_per_island)
+        check(context.network, context.data.train_and_validation, **options)
     if anchor_per_island:
         trained.append(context.ensemble(settings["islands"]))
         anchors = list(trained[0].models)
@@ -53,8 +55,8 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
     anchor_epochs = sum(float(sum(item.member_epochs)) for item in trained)
 
     with warnings.catch_warnings():
-        for words in _IN_THE_RECORD:
-            warnings.filterwarnings("ignore", message=words, category=RuntimeWarning)
+        for pattern in _IN_THE_RECORD:
+            warnings.filterwarnings("ignore", message=pattern, category=RuntimeWarning)
         posterior = sbmc.fit(
             model,
             context.data.train_and_validation,
@@ -63,17 +65,17 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
         )
 
     def cost(islands: int) -> dict[str, float | None]:
-        own = posterior if islands == settings["islands"] else posterior.first(islands)
-        # The first islands of several that have an anchor each need only their own.
+        spent = posterior.first(islands).cost if islands < settings["islands"] else posterior.cost
+        # If each island has an anchor, the first islands need only the first anchors.
         before = anchor_epochs
         if anchor_per_island:
             before = float(sum(trained[0].member_epochs[:islands]))
-        chains = own.cost.epochs * settings["particles"] * islands
+        chains = spent.epochs * settings["particles"] * islands
         return {
-            "epochs": own.cost.epochs,
-            "forward_epochs": own.cost.forward_epochs,
+            "epochs": spent.epochs,
+            "forward_epochs": spent.forward_epochs,
             "anchor_epochs": before,
-            "total_epochs": chains + before + own.cost.prior_epochs,
+            "total_epochs": chains + before + spent.prior_epochs,
         }
 
     return Outcome(
@@ -88,14 +90,21 @@ def sample(context: Context, kind: str, anchor_per_island: bool = False) -> Outc
     )
 
 
-def _refuse_early(context: Context, kind: str, anchor_per_island: bool) -> None:
-    """Refuse a limit on memory before anything is trained, not after."""
+def untrained_fit_options(context: Context, kind: str, anchor_per_island: bool) -> Settings:
+    """Arguments of `sbmc.expect`, with untrained networks where `sbmc.fit` takes trained ones.
+
+    Args:
+        context: settings, data, network.
+        kind: the sampler's name.
+        anchor_per_island: see `sample`.
+
+    Returns:
+        Keyword arguments; what they cost is the same, since the networks have the same shapes.
+    """
     network, settings = context.network, context.settings
     anchors = [network] * settings["islands"] if anchor_per_island else None
-    begins = settings["start"] == "ensemble"
-    members = [network] * settings["particles"] if begins else None
-    options = fit_options(context, kind, anchors, members)
-    check(network, context.data.train_and_validation, **options)
+    members = [network] * settings["particles"] if settings["start"] == "ensemble" else None
+    return fit_options(context, kind, anchors, members)
 
 
 def _memory(cost: Cost) -> dict[str, int | None]:
@@ -124,12 +133,12 @@ def fit_options(
     members: Any = None,
     anchor_epochs: float = 0.0,
 ) -> Settings:
-    """What `sbmc.fit` and `sbmc.expect` are told apart from the model and the data.
+    """Arguments of `sbmc.fit` and `sbmc.expect`, apart from the model and the data.
 
     Args:
         context: settings, and how islands are run.
         kind: the sampler's name.
-        anchors: networks, one for each island, if each has its own.
+        anchors: networks, one for each island, if islands have different anchors.
         members: networks to start from, if that is what the settings say.
         anchor_epochs: what training the networks has cost.
 
@@ -148,8 +157,8 @@ def fit_options(
         "anchors": anchors,
         "prior": sbmc.Prior(**prior_options(settings)),
         "compute": sbmc.Compute(
-            executor=execution.build(),
-            checkpoint=execution.at(context.folder),
+            executor=execution.build_executor(),
+            checkpoint=execution.checkpoint_in(context.folder),
             memory_limit=execution.memory_limit,
             retries=execution.retries,
             chunk_size=execution.chunk_size,
@@ -185,8 +194,8 @@ def sampler_method(
     sampler = sampler_classes()[kind]
     if sampler.default_start == "prior":  # SMC begins nowhere else
         fixed = {"start": "prior", **fixed}
-    # Islands that have anchors of their own leave no anchor to choose, and since they are trained
-    # as one batch, no way to make some of them elsewhere with the same bits.
+    # Where each island has an anchor, there is no anchor to choose. And since those anchors are
+    # trained as one batch, another machine could not train some of them to the same bits.
     chosen: tuple[str, ...] = () if anchor_per_island else ("anchor", "first_island")
     defaults = {**dict.fromkeys((*chosen, *PRIOR_OPTIONS)), **sampler_defaults(kind)}
     shown = [each for each in ("steps", "leapfrog", "mutations") if each in defaults]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
+import forked
 import pytest
 import torch
 from islands.executors.pieces import (
@@ -31,10 +31,6 @@ def drive(work, executor, islands=3, **settings):
     return run_batches(work, alone(islands), executor=executor, progress=False, **settings)
 
 
-def processes(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-
-
 @pytest.mark.parametrize("likelihood", ["categorical", categorical], ids=["fused", "in turns"])
 @pytest.mark.parametrize("name", list(SAMPLERS))
 def test_threads_give_the_same_bits_and_leave_torchs_threads_alone(name, likelihood):
@@ -48,7 +44,7 @@ def test_threads_give_the_same_bits_and_leave_torchs_threads_alone(name, likelih
 
 
 def test_processes_give_the_same_bits_and_a_broken_pool_is_said_to_be_broken(tmp_path):
-    with processes(1) as pool:
+    with ProcessPoolExecutor(1, mp_context=forked.CONTEXT) as pool:
         for name in SAMPLERS:
             work = make_work(SAMPLERS[name], categorical)
             assert same_bits(drive(work, Futures(pool)), drive(work, InProcess(fold=1)))

@@ -47,7 +47,7 @@ def test_a_stopped_run_goes_on_by_resume_and_by_the_same_command(sbmc, monkeypat
         errors = stopped(sbmc, monkeypatch, *islands, "--out", out)
         folder = seed_folder(out)
         assert errors.count("\n") == 1
-        words = f"sbmc: interrupted; 0 of 3 islands are done. Go on with: sbmc resume {folder}\n"
+        words = f"sbmc: interrupted; 0 of 3 islands are done. Continue with: sbmc resume {folder}\n"
         assert errors == words
         assert not (folder / "record.json").exists()
         assert json.loads((folder / "run.json").read_text())["finished"] is False
@@ -85,7 +85,7 @@ def test_finished_islands_are_not_run_again(sbmc, monkeypatch, single):
     monkeypatch.setattr(Work, "run", run)
     code, _, errors = sbmc("resume", "runs")
     assert code == 0
-    assert "going on: 2 of 3 islands are done" in errors
+    assert "digits s-hmc seed 0 ... continues; 2 of 3 islands are done" in errors
     assert ran == [(2,)]
     for name in done:
         path = folder / "checkpoint" / name
@@ -199,7 +199,9 @@ def test_interrupted_with_some_islands_done_among_several_runs(sbmc, monkeypatch
     monkeypatch.setattr(package, "fit", interrupted)
     code, _, errors = sbmc("run", "digits", *SHORT, "--islands", 8, "--seeds", "0-1")
     assert code == 130
-    words = r"sbmc: interrupted; 3 of 8 islands are done. Go on with the same command, or with this"
+    words = (
+        r"sbmc: interrupted; 3 of 8 islands are done. Continue with the same command, or with this"
+    )
     words += r" run alone: sbmc resume runs/digits/s-hmc/[0-9a-f]{12}/seed-0\n"
     assert re.fullmatch(words, errors)
 
@@ -220,7 +222,7 @@ def test_a_full_disk_stops_the_run_and_spoils_nothing(sbmc, monkeypatch, network
     assert code == 1
     assert output == ""
     assert errors.count("\n") == 1
-    for words in ("No space left", "intact", f"Go on with: sbmc resume {seed_folder('runs')}"):
+    for words in ("No space left", "intact", f"Continue with: sbmc resume {seed_folder('runs')}"):
         assert words in errors
     assert not list(Path("runs").rglob("record.json"))
     assert sbmc("resume", "runs", "--quiet")[0] == 0
@@ -283,7 +285,7 @@ def test_ctrl_c_writes_down_the_place_and_says_how_to_go_on(tmp_path):
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     folder = seed_folder(tmp_path)
-    words = "sbmc: interrupted; 0 of 2 islands are done. Go on with: sbmc resume "
+    words = "sbmc: interrupted; 0 of 2 islands are done. Continue with: sbmc resume "
     assert errors.splitlines()[-1] == f"{words}{folder.relative_to(tmp_path)}"
     assert list(folder.glob("checkpoint/batch-*"))
     assert not (folder / "record.json").exists()

@@ -8,7 +8,7 @@ import time
 import pytest
 from repository import ROOT
 
-from sbmc_studies.commands.run import parse_numbers
+from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.experiments.methods import METHODS
 from sbmc_studies.records.record import read_record
 
@@ -179,7 +179,7 @@ def test_interruption_is_one_line_and_exit_code_130(sbmc, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sbmc_studies.commands.run.run_study", interrupted)
+    monkeypatch.setattr("sbmc_studies.runs.runner.run", interrupted)
     code, output, errors = sbmc("run", "digits", "--quiet")
     assert code == 130
     assert output == ""
@@ -202,7 +202,7 @@ def test_lists_have_a_line_each(sbmc):
 
 
 def test_the_toy_study_prints_its_table_and_draws_its_picture(sbmc, tmp_path, monkeypatch):
-    from sbmc_studies.paper import toy
+    from sbmc_studies.commands import toy
 
     def small(out, seed, **options):
         few = {"draws": 12, "chains": 2, "scales": (1.0, 0.1), "temperatures": (1.0, 0.5)}

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 import torch
 from report_pages import read_page, write_run
+from study_specs import make_spec
 
 from sbmc.checks import BadInput
 from sbmc.prediction.prediction import Prediction
-from sbmc_studies.experiments.context import Workshop
-from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.settings import resolve
+from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.report.pictures import MOST_LETTERS, look_up_pictures, look_up_texts, png
+from sbmc_studies.runs import runner
 from sbmc_studies.runs.extremes import COUNT, find_extremes, read_extremes, write_extremes
-from sbmc_studies.runs.runner import run_study
 
 
 class Ensemble:
@@ -94,10 +92,8 @@ def test_another_file_is_none(tmp_path, content):
 
 
 def test_a_run_keeps_its_extremes_and_its_nested_rhat(tmp_path):
-    experiment, method = get_experiment("digits"), get_method("s-hmc")
     few = {"max_epochs": 2, "batch_size": 256, "steps": 2, "particles": 2, "islands": 2}
-    settings = resolve(experiment, method, "paper", few)
-    run = run_study(experiment, method, settings, 0, tmp_path, workshop=Workshop(progress=False))
+    run = runner.run(make_spec("digits", "s-hmc", few), tmp_path, Resources(progress=False))
     assert read_extremes(run.path.parent) is not None
     summaries = run.record.details["diagnostics"]["summaries"]
     assert [each["name"] for each in summaries] == ["random projections", "predictions"]

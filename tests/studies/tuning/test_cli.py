@@ -8,7 +8,6 @@ import pytest
 from repository import ROOT
 
 from sbmc_studies.commands import tune as command
-from sbmc_studies.commands.run import Request as RunRequest
 from sbmc_studies.tuning.experiment import plan_tuning
 
 TINY = ["--set", "max_epochs=3", "--set", "batch_size=256", "--set", "leapfrog=1", "--epochs", "2"]
@@ -38,10 +37,11 @@ def test_two_tables_a_record_and_a_command_to_run_next(sbmc, tmp_path):
     assert ("no epistemic uncertainty" in output) == (chosen["s"] == 0)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sbmc_studies.commands.run.run", lambda request: seen.append(request) or 0)
+        patch.setattr("sbmc_studies.commands.run.run", lambda specs, *_, **__: seen.extend(specs))
         assert sbmc(*shlex.split(line)[1:])[0] == 0
-    assert isinstance(seen[0], RunRequest)
-    settings = seen[0].plans[0][1]
+    (spec,) = seen
+    settings = spec.settings
+    assert spec.method == "s-hmc"
     assert (settings["prior_variance"], settings["s"]) == (chosen["v"], 0.1)
 
     before = record.read_bytes()
@@ -59,14 +59,14 @@ def test_dry_run_runs_nothing(sbmc, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_says_that_the_same_command_goes_on(sbmc, monkeypatch):
+def test_ctrl_c_says_that_the_same_command_continues(sbmc, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sbmc_studies.commands.tune.run_tuning", interrupted)
     code, _, errors = sbmc("tune", "digits")
     assert code == 130
-    assert errors == "sbmc: interrupted; every score so far is kept. The same command goes on.\n"
+    assert errors == "sbmc: interrupted; every score so far is saved. The same command continues.\n"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_the_folder_follows_from_all_settings_but_the_grids(tmp_path):
 
 
 def test_commands_on_the_page_are_understood(sbmc, monkeypatch):
-    monkeypatch.setattr(command, "run_tune", lambda request: 0)
-    monkeypatch.setattr("sbmc_studies.commands.run.run", lambda request: 0)
+    monkeypatch.setattr(command, "run_tune", lambda plan, out, **options: 0)
+    monkeypatch.setattr("sbmc_studies.commands.run.run", lambda specs, out, **options: 0)
     lines = re.findall(r"^(sbmc [^#\n]*)", PAGE.read_text("utf-8"), re.MULTILINE)
     assert len(lines) >= 3
     for line in lines:
