@@ -18,12 +18,13 @@ from benchmarks.tables import line, machine_words
 from sbmc.checks import BadInput
 from sbmc.posterior.posterior import Posterior
 from sbmc.prediction.metrics import classification_metrics, ood_metrics
+from sbmc_studies.commands.options import parse_assignment
 from sbmc_studies.experiments.context import prepare_context
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.experiments.run_spec import RunSpec
-from sbmc_studies.experiments.settings import parse_assignment, resolve
+from sbmc_studies.experiments.settings import resolve
 
 SAMPLERS = ("s-hmc", "s-smc")
 TEN = 10

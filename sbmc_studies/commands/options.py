@@ -11,7 +11,6 @@ import typer
 
 from sbmc.checks import BadInput, require
 from sbmc.cli.options import Text, given_options
-from sbmc_studies.experiments.settings import parse_assignment
 
 _EXECUTION = "How islands are run (no option of these changes a result)"
 
@@ -174,6 +173,27 @@ def join_settings(options: Mapping[str, str], assignments: Sequence[str]) -> dic
         require(name not in settings, name, rule, value)
         settings[name] = value
     return settings
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """Split `KEY=VALUE`, as `--set` takes it.
+
+    Args:
+        text: the assignment.
+
+    Returns:
+        The setting's name, with hyphens read as underscores, and its value as text.
+
+    Raises:
+        BadInput: if there is no `=` or nothing before it.
+
+    Example:
+        >>> parse_assignment("step-size=0.05")
+        ('step_size', '0.05')
+    """
+    key, equals, value = text.partition("=")
+    require(bool(equals and key.strip()), "set", "of the form KEY=VALUE", text)
+    return key.strip().replace("-", "_"), value.strip()
 
 
 def parse_numbers(name: str, text: str | None) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ MOVES = ("hmc", "mala", "pcn")
 # Training has a `batch_size` too, and the two need not agree.
 _RENAMED = {"batch_size": "sampler_batch_size"}
 
-# Settings of SMC's moves; None leaves a value to the move. Which moves have which is theirs to say.
+# Settings of SMC's moves; None stands for the move's default. Not every move has all of them.
 _MOVE_SETTINGS = (
     "leapfrog",
     "trajectory",
@@ -47,13 +47,13 @@ def sampler_classes() -> dict[str, type[Sampler]]:
         >>> sampler_classes()["hmc"].__name__
         'HMC'
     """
-    found: dict[str, type[Sampler]] = {}
+    classes: dict[str, type[Sampler]] = {}
     for module in pkgutil.walk_packages(samplers.__path__, f"{samplers.__name__}."):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, Sampler) and _is_concrete(value):
-                found[value.__name__.lower()] = value
-    known = [name for name in _ORDER if name in found]
-    return {name: found[name] for name in (*known, *sorted(set(found) - set(known)))}
+                classes[value.__name__.lower()] = value
+    known = [name for name in _ORDER if name in classes]
+    return {name: classes[name] for name in (*known, *sorted(set(classes) - set(known)))}
 
 
 def _is_concrete(sampler: type[Sampler]) -> bool:
@@ -61,7 +61,7 @@ def _is_concrete(sampler: type[Sampler]) -> bool:
 
 
 def sampler_defaults(kind: str) -> dict[str, Any]:
-    """The sampler's own defaults, read from the sampler so that they are written once.
+    """The defaults of a sampler, read from its class so that they are written once.
 
     Args:
         kind: a key of `sampler_classes()`.
@@ -70,12 +70,30 @@ def sampler_defaults(kind: str) -> dict[str, Any]:
         Setting names to values.
     """
     sampler = sampler_classes()[kind]
-    own = {_RENAMED.get(f.name, f.name): f.default for f in _fields(sampler)}
-    if "move" in own:
-        del own["move"]
+    defaults = {_RENAMED.get(f.name, f.name): f.default for f in _fields(sampler)}
+    if "move" in defaults:
+        del defaults["move"]
         weights = {"island_weights": sampler.default_weights}
-        own = {**own, **weights, "move": "hmc", **dict.fromkeys(_MOVE_SETTINGS)}
-    return own
+        defaults = {**defaults, **weights, "move": "hmc", **dict.fromkeys(_MOVE_SETTINGS)}
+    return defaults
+
+
+@cache
+def sampler_kinds() -> dict[str, str]:
+    """The types of all settings that samplers have, as their classes state them.
+
+    Returns:
+        Setting names to types, without None.
+
+    Example:
+        >>> sampler_kinds()["steps"], sampler_kinds()["step_size"]
+        ('int', 'float')
+    """
+    return {
+        _RENAMED.get(each.name, each.name): str(each.type).removesuffix(" | None")
+        for sampler in sampler_classes().values()
+        for each in _fields(sampler)
+    }
 
 
 def build_sampler(kind: str, settings: Mapping[str, Any]) -> Sampler:
@@ -83,7 +101,7 @@ def build_sampler(kind: str, settings: Mapping[str, Any]) -> Sampler:
 
     Args:
         kind: a key of `sampler_classes()`.
-        settings: resolved settings; those that are not the sampler's are passed over.
+        settings: resolved settings; those that are not the sampler's are ignored.
 
     Returns:
         The sampler's settings, checked.
@@ -95,9 +113,9 @@ def build_sampler(kind: str, settings: Mapping[str, Any]) -> Sampler:
     names = {f.name for f in _fields(sampler)}
     given = {name: settings.get(_RENAMED.get(name, name)) for name in names - {"move"}}
     if {"steps", "epochs"} <= names:
-        # Samplers have a default budget; a record says what it was.
-        said = given["steps"] is not None or given["epochs"] is not None
-        require(said, "steps", "given, or else `epochs`", None)
+        # Samplers have a default budget, but a record has to say what it was.
+        budget = given["steps"] is not None or given["epochs"] is not None
+        require(budget, "steps", "given, or else `epochs`", None)
     if "move" in names:
         check_weighting(settings["island_weights"])
         given["move"] = build_move(settings)

@@ -1,7 +1,7 @@
-"""Settings of a run: an experiment's values, then a preset's, then what the command line says.
+"""Settings of a run: an experiment's values, then a preset's, then those of the command line.
 
-What comes out is *resolved*: every value that decides the result stands in it, and two runs with
-equal settings and seed are the same run. The 12-digit hash of the settings names its folder.
+*Resolved* settings have every value that decides the result: two runs with equal settings and seed
+are the same run. The 12-digit hash of the settings names its folder.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import BadInput, nearest, require
 from sbmc_studies.experiments.experiment import PRESETS, Experiment
+from sbmc_studies.experiments.samplers import sampler_kinds
 
 if TYPE_CHECKING:
     from sbmc_studies.experiments.methods import Method
@@ -25,14 +26,14 @@ STARTS = ("prior", "anchor", "ensemble")
 ANCHORS = ("map", "swa", "mc-dropout")
 COVARIANCES = ("linear", "laplace")
 
-# At the top level of every record, used or not, so that records of all methods can be compared.
+# In the settings of every record, used or not, so that records of all methods can be compared.
 ALWAYS = ("s", "prior_variance", "particles", "islands", "steps", "leapfrog", "mutations")
 
 # How networks are trained: anchors, ensembles, and the networks of a tuning.
 OPTIMISER_SETTINGS = ("learning_rate", "batch_size", "max_epochs", "window", "patience")
 TRAINING_SETTINGS = ("prior_variance", *OPTIMISER_SETTINGS)
 
-# Two ways to say one thing: naming one of them takes back what the preset says by the other.
+# Two ways to say one thing: if one of them is given, the preset's value of the other is dropped.
 ALTERNATIVES = (
     ("steps", "epochs"),
     ("leapfrog", "trajectory"),
@@ -40,9 +41,9 @@ ALTERNATIVES = (
     ("s", "split"),
     ("factor_variance", "split"),
 )
-# For a method that an experiment has no settings for: one training's worth of epochs, and what the
-# design recommends.
-UNPREPARED = {"s": 0.1, "epochs": 160, "start": "anchor", "posterior_temperature": 0.1}
+# For methods that an experiment's file says nothing about: about as many epochs as a training has,
+# and the values that docs/design.md recommends.
+FALLBACK = {"s": 0.1, "epochs": 160, "start": "anchor", "posterior_temperature": 0.1}
 
 
 def resolve(
@@ -60,7 +61,7 @@ def resolve(
         overrides: setting names to values, as text or as numbers; they win over the preset.
 
     Returns:
-        Every setting of the method, with those of `ALWAYS` that it has not set to None.
+        Every setting of the method; those of `ALWAYS` that it does not have are None.
 
     Raises:
         BadInput: if a setting is unknown, breaks its rule, or is fixed by the method.
@@ -82,7 +83,7 @@ def resolve(
     settings: Settings = {
         "network": experiment.network,
         **dict.fromkeys(ALWAYS),
-        **method.defaults(),
+        **method.defaults,
         **{k: v for k, v in experiment.settings.items() if k not in method.fixed},
         **experiment.training,
         **_preset(experiment, method, preset),
@@ -113,15 +114,15 @@ def _preset(experiment: Experiment, method: Method, preset: str) -> Settings:
     prepared = experiment.presets.get(method.name)
     if prepared is not None:
         return dict(prepared.get(preset, {}))
-    known = {*method.uses, *method.defaults(), "start"} if method.sampler else set()
+    known = {*method.uses, *method.defaults, "start"} if method.sampler else set()
     cold = {"posterior_temperature"} if method.name != "cold" else set()
-    return {k: v for k, v in UNPREPARED.items() if k in known - cold}
+    return {k: v for k, v in FALLBACK.items() if k in known - cold}
 
 
 def anchors_at_map(settings: Mapping[str, Any]) -> bool:
     """Whether the prior needs a trained network.
 
-    At s = 1/2 and above it is not centred on the anchor; then nobody has to train one.
+    At s = 1/2 and above it is not centred on the anchor, and none has to be trained.
 
     Args:
         settings: resolved settings.
@@ -136,7 +137,7 @@ def anchors_at_map(settings: Mapping[str, Any]) -> bool:
 
 
 def _require_known(given: Mapping[str, Any], settings: Settings, method: Method) -> None:
-    # What a method lacks is None in the record, but must not be asked of it.
+    # A setting that the method does not have is None in the record, and cannot be given.
     choices = sorted(method.setting_names(settings))
     for name, value in given.items():
         if name not in choices:
@@ -154,7 +155,7 @@ def check_setting(name: str, value: Any) -> Any:
         value: a number, a string, or None for "not set".
 
     Returns:
-        The value in its own type, so that `1` and `"1.0"` lead to the same hash.
+        The value in the type of the setting, so that `1` and `"1.0"` lead to the same hash.
 
     Raises:
         BadInput: if the value breaks the rule.
@@ -168,9 +169,13 @@ def check_setting(name: str, value: Any) -> Any:
     if value is None:
         require(name not in _REQUIRED, name, _RULES[name][1] if name in _RULES else "set", value)
         return None
-    if name not in _RULES:  # `network`, or a setting whose rule is its sampler's own
+    if name in _RULES:
+        parse, rule, holds = _RULES[name]
+    elif sampler_kinds().get(name) in _KINDS:
+        parse, rule = _KINDS[sampler_kinds()[name]]
+        holds = _all_finite  # JSON has nothing else; the sampler refuses what breaks its rule
+    else:
         return _read_freely(value)
-    parse, rule, holds = _RULES[name]
     try:
         parsed = parse(value)
     except (TypeError, ValueError, KeyError, OverflowError):
@@ -180,7 +185,7 @@ def check_setting(name: str, value: Any) -> Any:
 
 
 def _read_freely(value: Any) -> Any:
-    """A number or a truth value where a text is one; the sampler has the rule."""
+    """Read text as a truth value or a number, if it is one."""
     if not isinstance(value, str):
         return value
     for parse in (_parse_truth, _parse_count, parse_real):
@@ -224,7 +229,7 @@ def _parse_count(value: Any) -> int:
 
 
 def _parse_first_island(value: Any) -> int | None:
-    """0 is the same as nothing said, and must have the same hash."""
+    """Read 0 as None: they mean the same, and must have the same hash."""
     return _parse_count(value) or None
 
 
@@ -234,10 +239,6 @@ def _parse_counts(value: Any) -> int | list[int]:
     return (
         [_parse_count(each) for each in value] if isinstance(value, list) else _parse_count(value)
     )
-
-
-def _each_positive(value: int | list[int]) -> bool:
-    return all(each >= 1 for each in (value if isinstance(value, list) else [value]))
 
 
 def _parse_truth(value: Any) -> bool:
@@ -250,6 +251,7 @@ def _parse_reals(value: Any) -> list[float]:
     return [parse_real(part) for part in (value.split(",") if isinstance(value, str) else value)]
 
 
+# How text is read, what it must be, and whether a value is that.
 _Rule = tuple[Callable[[Any], Any], str, Callable[[Any], bool]]
 
 
@@ -257,10 +259,20 @@ def _positive(value: float) -> bool:
     return 0 < value < math.inf
 
 
+def _all_finite(value: float | list[float]) -> bool:
+    return all(map(math.isfinite, value if isinstance(value, list) else [value]))
+
+
 _COUNT: _Rule = (_parse_count, "a positive whole number", lambda value: value >= 1)
 _POSITIVE: _Rule = (parse_real, "positive and finite", _positive)
-_FRACTION: _Rule = (parse_real, "in [0, 1)", lambda value: 0 <= value < 1)
+_INSIDE: _Rule = (parse_real, "in (0, 1)", lambda value: 0 < value < 1)
 
+
+def _one_of(choices: Sequence[str]) -> _Rule:
+    return str, f"one of {', '.join(choices)}", lambda value: value in choices
+
+
+# Rules of the settings that are no sampler's. Samplers state their rules themselves.
 _RULES: dict[str, _Rule] = {
     "s": (parse_real, "in [0, 1]", lambda value: 0 <= value <= 1),
     "prior_variance": _POSITIVE,
@@ -271,86 +283,38 @@ _RULES: dict[str, _Rule] = {
         "a non-negative whole number",
         lambda value: value is None or value >= 1,
     ),
-    "steps": _COUNT,
-    "epochs": _COUNT,
-    "leapfrog": _COUNT,
-    "trajectory": _POSITIVE,
-    "step_size": _POSITIVE,
-    "adapt": (_parse_truth, "true or false", lambda value: True),
-    "acceptance_band": (_parse_reals, "two numbers with a comma", lambda value: len(value) == 2),
-    "shrink": _POSITIVE,
-    "grow": _POSITIVE,
-    "warmup": _FRACTION,
-    "jitter": _FRACTION,
-    "precondition": _COUNT,
-    "scout": _COUNT,
-    "scout_step_size": _POSITIVE,
-    "scout_batches": _COUNT,
-    "launch": (_parse_count, "a non-negative integer", lambda value: value >= 0),
-    "draws": _COUNT,
-    "thinning": _COUNT,
-    "mutations": (_parse_counts, "a positive whole number", _each_positive),
-    "eta": _POSITIVE,
-    "ess": (parse_real, "a fraction in (0, 1)", lambda value: 0 < value < 1),
-    "resample_below": (parse_real, "a fraction in (0, 1)", lambda value: 0 < value < 1),
-    "temperatures": (_parse_reals, "numbers with commas between them", bool),
-    "step_sizes": (_parse_reals, "numbers with commas between them", bool),
-    "sampler_batch_size": _COUNT,
-    "friction": _POSITIVE,
-    "gradient_noise": (parse_real, "non-negative and finite", lambda value: 0 <= value < math.inf),
-    "temperature": _POSITIVE,
-    "decay": (parse_real, "in [0, 1]", lambda value: 0 <= value <= 1),
-    "delay": _POSITIVE,
-    "waste_free": (_parse_truth, "true or false", lambda value: True),
-    "pilot": (_parse_truth, "true or false", lambda value: True),
-    "most_temperatures": _COUNT,
     "factor_variance": _POSITIVE,
-    "split": (parse_real, "in (0, 1)", lambda value: 0 < value < 1),
+    "split": _INSIDE,
     "posterior_temperature": _POSITIVE,
-    "splitting": (_parse_truth, "true or false", lambda value: True),
-    "anchor": (str, f"one of {', '.join(ANCHORS)}", lambda value: value in ANCHORS),
-    "covariance": (str, f"one of {', '.join(COVARIANCES)}", lambda value: value in COVARIANCES),
-    "start": (str, f"one of {', '.join(STARTS)}", lambda value: value in STARTS),
+    "anchor": _one_of(ANCHORS),
+    "covariance": _one_of(COVARIANCES),
+    "start": _one_of(STARTS),
     "learning_rate": _POSITIVE,
-    "dropout": (parse_real, "in (0, 1)", lambda value: 0 < value < 1),
-    "swa_epochs": _COUNT,
-    "warmup_epochs": _COUNT,
-    "sgd_learning_rate": _POSITIVE,
-    "swa_learning_rate": _POSITIVE,
-    "momentum": _FRACTION,
-    "rank": _COUNT,
-    "warmup_draws": _COUNT,
-    "max_depth": _COUNT,
-    "target_accept": (parse_real, "in (0, 1)", lambda value: 0 < value < 1),
-    "low_rank": (_parse_truth, "true or false", lambda value: True),
     "batch_size": _COUNT,
     "max_epochs": _COUNT,
     "window": _COUNT,
     "patience": _COUNT,
+    "dropout": _INSIDE,
+    "swa_epochs": _COUNT,
+    "warmup_epochs": _COUNT,
+    "sgd_learning_rate": _POSITIVE,
+    "swa_learning_rate": _POSITIVE,
+    "momentum": (parse_real, "in [0, 1)", lambda value: 0 <= value < 1),
+    "rank": _COUNT,
+}
+
+# How text is read for a setting of a sampler, by the type of the sampler's field. The type decides
+# the value in a record, and so its hash: "1" is 1 for a number of steps, and 1.0 for a step size.
+_KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "int": (_parse_count, "a whole number"),
+    "float": (parse_real, "a finite number"),
+    "bool": (_parse_truth, "true or false"),
+    "int | Sequence[int]": (_parse_counts, "a whole number, or several with commas"),
+    "Sequence[float]": (_parse_reals, "finite numbers with commas between them"),
+    "tuple[float, float]": (_parse_reals, "two numbers with a comma"),
 }
 
 _REQUIRED = ("prior_variance", "particles", "islands", "start", "learning_rate", "batch_size")
-
-
-def parse_assignment(text: str) -> tuple[str, str]:
-    """Split `KEY=VALUE`, as `--set` takes it.
-
-    Args:
-        text: the assignment.
-
-    Returns:
-        The setting's name, with hyphens read as underscores, and its value as text.
-
-    Raises:
-        BadInput: if there is no `=` or nothing before it.
-
-    Example:
-        >>> parse_assignment("step-size=0.05")
-        ('step_size', '0.05')
-    """
-    key, equals, value = text.partition("=")
-    require(bool(equals and key.strip()), "set", "of the form KEY=VALUE", text)
-    return key.strip().replace("-", "_"), value.strip()
 
 
 def settings_hash(experiment: str, method: str, settings: Mapping[str, Any]) -> str:

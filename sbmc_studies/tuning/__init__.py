@@ -1,1 +1,1 @@
-"""Tuning on an experiment, and what the paper claims of it."""
+"""Tuning of the experiments: v, then s, by cross-validation."""

@@ -4,13 +4,13 @@ import pytest
 
 from sbmc.checks import BadInput
 from sbmc.samplers import MALA, SMC
+from sbmc_studies.commands.options import parse_assignment
 from sbmc_studies.experiments.experiment import experiment_names, get_experiment
 from sbmc_studies.experiments.methods import METHODS, get_method
 from sbmc_studies.experiments.samplers import build_sampler
 from sbmc_studies.experiments.settings import (
     ALWAYS,
     check_setting,
-    parse_assignment,
     parse_real,
     resolve,
     settings_hash,
@@ -85,7 +85,7 @@ def test_overrides_win_and_take_back_the_alternative():
         ("s-smc", {"steps": "8"}, ["`steps`", "s-smc"]),
         ("s-smc", {"start": "anchor"}, ["`start`", "prior for s-smc", "anchor"]),
         ("smc", {"s": "0.1"}, ["`s`", "1.0 for smc", "0.1"]),
-        ("s-smc", {"mutations": "0"}, ["`mutations`", "positive", "0"]),
+        ("s-smc", {"mutations": "0"}, ["`mutations`", "at least 1", "0"]),
         ("s-smc", {"mutations": "3,4"}, ["`mutations`", "`temperatures`"]),
         ("s-smc", {"ess": "1"}, ["`ess`", "(0, 1)", "1"]),
         ("s-smc", {"eta": "0.1", "waste_free": "true"}, ["`eta`", "`waste_free`"]),

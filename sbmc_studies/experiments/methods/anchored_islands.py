@@ -9,7 +9,7 @@ METHODS = tuple(
         kind,
         f"de-s-{kind}",
         f"DE-S-{kind.upper()}∥",
-        f"DE-S-{kind.upper()}∥: S-{kind.upper()}∥ with an anchor of its own for each island, "
+        f"DE-S-{kind.upper()}∥: S-{kind.upper()}∥ with another anchor for each island, "
         "from a deep ensemble",
         {"island_weights": "equal"} if kind == "smc" else {},
         anchor_per_island=True,

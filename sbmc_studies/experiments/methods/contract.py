@@ -1,4 +1,4 @@
-"""What a method of a study is: a name, a line, settings, and a function that does it."""
+"""What a method of a study is: a name, a description, settings, and a function that runs it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 
-# At the top of every record, used or not; a method that lacks one must not be asked for it.
-_NOT_EVERYONES = {"network", "s", "particles", "islands", "steps", "leapfrog", "mutations"}
+# Settings in every record that not all methods have, so that only some can be given them.
+_NOT_OF_ALL = {"network", "s", "particles", "islands", "steps", "leapfrog", "mutations"}
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,12 @@ class Method:
         cost: what it takes, in epochs, for `sbmc methods`.
         run: does it.
         uses: settings it has besides `prior_variance` and those of training.
-        fixed: settings that make it what it is, and that cannot be changed.
-        own: further settings, with their defaults.
+        fixed: settings that define the method, and cannot be changed.
+        defaults: further settings, with their defaults.
         check: refuses settings that break a rule, before any computing.
         sampler: name of the sampler that it runs, if it runs one.
-        grows: whether islands can be added to a run, or made apart: they share all they start from.
+        grows: whether islands can be added to a run, or made apart, because all islands start from
+            the same networks.
     """
 
     name: str
@@ -59,18 +60,15 @@ class Method:
     run: Callable[[Context], Outcome]
     uses: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    own: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Settings], object] | None = None
     sampler: str | None = None
     grows: bool = False
 
-    def defaults(self) -> Settings:
-        """Its own settings, as they are if nobody says anything."""
-        return dict(self.own)
-
     def setting_names(self, settings: Mapping[str, Any]) -> set[str]:
-        """Name the settings that can be given, out of all that a record of this method has."""
-        return (set(settings) - _NOT_EVERYONES) | set(self.uses) | set(self.fixed) | set(self.own)
+        """The names of the settings that can be given, of all that a record of this method has."""
+        named = {*self.uses, *self.fixed, *self.defaults}
+        return (set(settings) - _NOT_OF_ALL) | named
 
     def validate(self, settings: Settings) -> None:
         """Refuse settings that break a rule, before any computing."""
@@ -79,7 +77,7 @@ class Method:
 
 
 def training_cost(epochs: float, chains: int) -> dict[str, float | None]:
-    """The cost of trained networks. Each is its own anchor: its passes are the method's."""
+    """The cost of trained networks; their training is the method, so no anchor is counted."""
     return {
         "epochs": epochs,
         "forward_epochs": 0.0,
@@ -116,8 +114,8 @@ def single_network_outcome(
 
     Args:
         posterior: its total epochs are those of the network and of what was fitted around it.
-        trained: the network, if it was trained apart.
-        seconds: measured, without its training.
+        trained: the network, if it was trained separately.
+        seconds: measured, without that training.
 
     Returns:
         The outcome; the epochs are of the one network, as in the paper's table.

@@ -37,6 +37,6 @@ METHODS = (
         run=run,
         uses=("particles",),
         fixed={"s": 0.0, "islands": 1},
-        own={"structure": "kron"},
+        defaults={"structure": "kron"},
     ),
 )

@@ -1,4 +1,4 @@
-"""MC Dropout: a network trained with dropout that goes on dropping when it predicts."""
+"""MC Dropout: a network trained with dropout, which drops units when it predicts, too."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ METHODS = (
         run=run,
         uses=("particles",),
         fixed={"s": 0.0, "islands": 1},
-        own={"dropout": 0.3},
+        defaults={"dropout": 0.3},
     ),
 )

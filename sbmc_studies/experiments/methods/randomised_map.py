@@ -1,4 +1,4 @@
-"""Randomised MAP sampling: an ensemble, each member drawn to a prior draw of its own."""
+"""Randomised MAP sampling: an ensemble, each member anchored at another draw from the prior."""
 
 from __future__ import annotations
 

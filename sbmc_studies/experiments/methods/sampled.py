@@ -207,7 +207,7 @@ def sampler_method(
         run=partial(sample, kind=kind, anchor_per_island=anchor_per_island),
         uses=("s", "particles", "islands", *shown),
         fixed=fixed,
-        own=defaults,
+        defaults=defaults,
         check=partial(build_sampler, kind),
         sampler=kind,
         grows=not anchor_per_island,

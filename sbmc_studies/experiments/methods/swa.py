@@ -53,7 +53,7 @@ METHODS = (
         cost="one training: swa_epochs (160)",
         run=run_swa,
         fixed={"s": 0.0, "particles": 1, "islands": 1},
-        own=SWA_SETTINGS,
+        defaults=SWA_SETTINGS,
     ),
     Method(
         name="swag",
@@ -63,6 +63,6 @@ METHODS = (
         run=run_swag,
         uses=("particles",),
         fixed={"s": 0.0, "islands": 1},
-        own={**SWA_SETTINGS, "rank": 20},
+        defaults={**SWA_SETTINGS, "rank": 20},
     ),
 )

@@ -13,8 +13,9 @@ from sbmc_studies.paper.claims import (
     mnist7,
     mnist7_confidence,
     shakespeare,
+    tuning,
 )
-from sbmc_studies.paper.claims.claim import Claim, check_claim
+from sbmc_studies.paper.claims.claim import Claim, Verdict, check_claim
 from sbmc_studies.runs.confidence import PROTOCOLS
 
 STUDIES: dict[str, tuple[tuple[Claim, ...], dict[str, str]]] = {
@@ -34,6 +35,9 @@ CONFIDENCE: dict[str, tuple[Mapping[str, tuple[Claim, ...]], dict[str, str]]] = 
 }
 """Claims about the meta-classifier, by protocol, and their shortfalls."""
 
+TUNING = {"imdb": tuning.CLAIMS}
+"""Claims about the choice of v and s, which are decided on tunings instead of runs."""
+
 
 def claim_lines(experiment: str, records: Path) -> list[str]:
     """Say which claims the records bear out.
@@ -47,7 +51,9 @@ def claim_lines(experiment: str, records: Path) -> list[str]:
         makes no claims.
     """
     made, shortfalls = STUDIES.get(experiment, ((), {}))
-    return _lines(experiment, records, made, shortfalls)
+    about_tuning = TUNING.get(experiment, ())
+    verdicts = [tuning.check_tuning_claim(each, records, experiment) for each in about_tuning]
+    return _lines(experiment, records, made, shortfalls) + [_line(each) for each in verdicts]
 
 
 def confidence_claim_lines(experiment: str, records: Path, protocol: str) -> list[str]:
@@ -75,10 +81,12 @@ def _lines(
     lines = []
     for claim in made:
         verdict = check_claim(claim, records, experiment)
-        where = f" [{claim.table}]" if claim.table else ""
-        mark = "✓" if verdict.holds else "✗"
-        lines.append(f"{mark} {verdict.statement}: {verdict.evidence}{where}")
+        lines.append(_line(verdict) + (f" [{claim.table}]" if claim.table else ""))
         decided = not verdict.evidence.startswith("missing")
         if decided and not verdict.holds and claim.name in shortfalls:
             lines.append(f"  why: {shortfalls[claim.name]}")
     return lines
+
+
+def _line(verdict: Verdict) -> str:
+    return f"{'✓' if verdict.holds else '✗'} {verdict.statement}: {verdict.evidence}"

@@ -84,7 +84,7 @@ BAD = [
     (["run", "digits", "--prior-variance", "0"], ["`prior_variance`", "positive", "'0'"]),
     (["run", "digits", "--particles", "0"], ["`particles`", "positive", "'0'"]),
     (["run", "digits", "--method", "s-hmc", "--islands", "0"], ["`islands`", "positive", "'0'"]),
-    (["run", "digits", "--steps", "-3"], ["`steps`", "positive", "'-3'"]),
+    (["run", "digits", "--steps", "-3"], ["`steps`", "positive", "-3"]),
     (["run", "digits", "--method", "hmc", "--s", "0.1"], ["`s`", "1.0 for hmc", "0.1"]),
     (["run", "digits", "--steps", "3", "--epochs", "5"], ["`steps`", "`epochs`", "3", "5"]),
     (["run", "digits", "--start", "here"], ["`start`", "prior, anchor, ensemble", "'here'"]),

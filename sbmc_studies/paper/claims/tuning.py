@@ -1,4 +1,4 @@
-"""What the paper says about tuning, as checks on a tuning.
+"""The paper's claims about tuning, as checks on a tuning.
 
 In its section "Tuning": results hardly depend on s in [0.05, 0.3], while v matters for every
 method; from v = 1/40 to a larger one, accuracy and NLL on IMDb both improve.
@@ -32,7 +32,7 @@ class TuningClaim:
     Attributes:
         name: short, for test reports.
         statement: in words.
-        check: says whether it holds and by what numbers; LookupError if cells are missing.
+        check: says whether it holds and by what numbers; raises LookupError if cells are missing.
     """
 
     name: str
@@ -45,7 +45,7 @@ def improves_with_v(tuning: Tuning) -> tuple[bool, str]:
 
     Folds are compared with themselves: the mean difference has to be two of its standard errors.
     """
-    good, shown = True, []
+    good, evidence = True, []
     for larger in LARGER_V:
         for score, sign in (("nll", -1.0), ("accuracy", 1.0)):
             before = _by_fold(tuning, SMALL_V, None, score)
@@ -53,8 +53,8 @@ def improves_with_v(tuning: Tuning) -> tuple[bool, str]:
             gains = [sign * (b - a) for a, b in zip(before, after, strict=True)]
             gain, error = mean_and_error(gains)
             good &= gain > ERRORS_AWAY * error
-            shown.append(f"v = {larger:g}, {score}: {gain:+.4f} ± {error:.4f}")
-    return good, "gain over v = 1/40: " + "; ".join(shown)
+            evidence.append(f"v = {larger:g}, {score}: {gain:+.4f} ± {error:.4f}")
+    return good, "gain over v = 1/40: " + "; ".join(evidence)
 
 
 def insensitive_to_s(tuning: Tuning) -> tuple[bool, str]:
@@ -62,7 +62,7 @@ def insensitive_to_s(tuning: Tuning) -> tuple[bool, str]:
     sampled = sorted({cell.v for cell in tuning.cells if cell.s in S_RANGE})
     if not sampled:
         raise LookupError("no s was sampled")
-    good, shown = True, []
+    good, evidence = True, []
     for v in sampled:
         points = tuning.at(v, S_RANGE)
         missing = set(S_RANGE) - {p.value for p in points if p.folds == tuning.folds}
@@ -70,8 +70,8 @@ def insensitive_to_s(tuning: Tuning) -> tuple[bool, str]:
             raise LookupError(f"v = {v:g}: s = {sorted(missing)}")
         nll, accuracy = spread(points, "nll"), spread(points, "accuracy")
         good &= nll <= NLL_WITHIN and accuracy <= ACCURACY_WITHIN
-        shown.append(f"v = {v:g}: NLL {nll:.4f}, accuracy {100 * accuracy:.2f} points")
-    return good, "differences over s: " + "; ".join(shown)
+        evidence.append(f"v = {v:g}: NLL {nll:.4f}, accuracy {100 * accuracy:.2f} points")
+    return good, "differences over s: " + "; ".join(evidence)
 
 
 def spread(points: Sequence[Point], score: str) -> float:
@@ -103,7 +103,7 @@ CLAIMS = (
 
 
 def check_tuning_claim(claim: TuningClaim, records: Path, experiment: str = "imdb") -> Verdict:
-    """Decide a claim on the committed tunings of an experiment; it has to hold on each.
+    """Decide a claim on all complete tunings of an experiment; it has to hold on each.
 
     Args:
         claim: one of `CLAIMS`.
@@ -113,16 +113,16 @@ def check_tuning_claim(claim: TuningClaim, records: Path, experiment: str = "imd
     Returns:
         The verdict; a claim without a complete tuning does not hold.
     """
-    found = sorted(Path(records).glob(f"{experiment}/tune/*/seed-*/{NAME}"))
-    tunings = [tuning for tuning in map(read_tuning, found) if tuning.complete]
+    paths = sorted(Path(records).glob(f"{experiment}/tune/*/seed-*/{NAME}"))
+    tunings = [tuning for tuning in map(read_tuning, paths) if tuning.complete]
     if not tunings:
         return Verdict(claim.statement, False, f"missing: a tuning of {experiment}")
-    holds, words = True, []
+    holds, evidence = True, []
     for tuning in tunings:
         try:
-            good, evidence = claim.check(tuning)
+            good, numbers = claim.check(tuning)
         except LookupError as missing:
-            good, evidence = False, f"missing: {missing}"
+            good, numbers = False, f"missing: {missing}"
         holds &= good
-        words.append(evidence)
-    return Verdict(claim.statement, holds, "; ".join(words))
+        evidence.append(numbers)
+    return Verdict(claim.statement, holds, "; ".join(evidence))

@@ -8,7 +8,13 @@ from repository import RECORDS
 from sbmc.storage.files import write_json
 from sbmc.tuning import Cell, Tuning
 from sbmc.tuning.saved_cells import NAME
-from sbmc_studies.tuning.claims import CLAIMS, check_tuning_claim, improves_with_v, insensitive_to_s
+from sbmc_studies.paper.claims.all_studies import claim_lines
+from sbmc_studies.paper.claims.tuning import (
+    CLAIMS,
+    check_tuning_claim,
+    improves_with_v,
+    insensitive_to_s,
+)
 
 FOLDS = 5
 MAP = {0.025: (0.40, 0.84), 0.1: (0.35, 0.855), 1.0: (0.32, 0.865)}
@@ -99,3 +105,12 @@ def test_missing_cells_fail(tmp_path):
 def test_the_committed_tuning_of_imdb(claim):
     verdict = check_tuning_claim(claim, RECORDS)
     assert verdict.holds, f"{verdict.statement}: {verdict.evidence}"
+
+
+def test_the_table_of_imdb_says_whether_they_hold():
+    lines = claim_lines("imdb", RECORDS)
+    for claim in CLAIMS:
+        assert sum(line.startswith(f"✓ {claim.statement}: ") for line in lines) == 1
+    assert not any(
+        claim.statement in line for claim in CLAIMS for line in claim_lines("mnist7", RECORDS)
+    )
