@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sbmc.prior.describing import describe_prior
     from sbmc.prior.options import Prior
     from sbmc.prior.weight_decay import WeightDecay
-    from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
-    from sbmc.target.building import build_target
+    from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
+    from sbmc.target.builder import build_target
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
@@ -46,8 +46,19 @@ _HOMES = {
     "sbmc.prior.describing": ("describe_prior",),
     "sbmc.prior.options": ("Prior",),
     "sbmc.prior.weight_decay": ("WeightDecay",),
-    "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
-    "sbmc.target.building": ("build_target",),
+    "sbmc.samplers": (
+        "GHMC",
+        "HMC",
+        "MALA",
+        "NUTS",
+        "PCN",
+        "SGHMC",
+        "SGLD",
+        "SMC",
+        "UBU",
+        "AutoHMC",
+    ),
+    "sbmc.target.builder": ("build_target",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
 }
@@ -75,6 +86,7 @@ __all__ = [
     "SGLD",
     "SMC",
     "UBU",
+    "AutoHMC",
     "BadInput",
     "ByLayer",
     "Categorical",

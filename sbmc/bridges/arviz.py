@@ -25,7 +25,7 @@ def to_arviz(posterior: Posterior, *, draws: int | None = None) -> Any:
     share ancestors, and R-hat between them has no meaning.
 
     Args:
-        posterior: of `fit`, or an ensemble.
+        posterior: a posterior of `fit`, or an ensemble.
         draws: per chain; by the settings of the run if not given.
 
     Returns:
@@ -61,10 +61,10 @@ def to_arviz(posterior: Posterior, *, draws: int | None = None) -> Any:
     }
     # Failed islands have reports but no positions.
     reports = [report for report in posterior.islands if report.outcome == "completed"]
-    known = ("acceptance", "step_size", "epochs", "log_evidence")
+    statistics = ("acceptance", "step_size", "epochs", "log_evidence")
     per_island = {
         name: np.array([getattr(report, name) for report in reports], dtype=np.float64)
-        for name in known
+        for name in statistics
     }
     uneven = float(weights.max()) > float(weights.min()) * (1 + 1e-9)
     with warnings.catch_warnings():

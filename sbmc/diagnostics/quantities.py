@@ -1,4 +1,4 @@
-"""The scalars that are looked at: parameters, their projections, log densities, predictions."""
+"""The quantities that are diagnosed: parameters, projections, log densities, predictions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sbmc.model.data import as_examples, tree_map
 from sbmc.model.predicting import PARTICLES_AT_ONCE
 from sbmc.posterior.posterior import Posterior, _build_evaluator
 from sbmc.prior.gaussian import AnchoredPrior
-from sbmc.target.building import EngineBuilder
+from sbmc.target.builder import EngineBuilder
 
 
 def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tensor]:
@@ -36,7 +36,7 @@ def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tens
     spread = theta.std(0)
     scale = torch.where(spread > 0, spread, torch.ones_like(spread))
     directions = torch.randn(dim, most, generator=rng, dtype=torch.float64)
-    # Around the mean, so that large weights which hardly vary leave no rounding behind.
+    # Around the mean, so that large weights which hardly vary cause no rounding errors.
     return "random projections", ((theta - theta.mean(0)) / scale) @ directions
 
 
@@ -57,7 +57,7 @@ def log_prior(theta: Tensor, prior: AnchoredPrior) -> Tensor:
 
 
 def predictions(posterior: Posterior, inputs: Any) -> Tensor:
-    """What each row of the posterior predicts: class probabilities, or the model's outputs.
+    """The predictions of each row of the posterior: class probabilities, or the model's outputs.
 
     Args:
         posterior: `rows` parameter vectors in all.

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import time
 
-from sbmc.fitting.collecting import collect, points, report_failures, warn_of_few_islands
-from sbmc.fitting.preparing import describe_sampler, prepare
+from sbmc.fitting.assembly import (
+    assemble_posterior,
+    point_posterior,
+    report_failures,
+    warn_of_few_islands,
+)
+from sbmc.fitting.preparation import describe_sampler, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
 from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
+from sbmc.islands.displacement import with_displacement
 from sbmc.islands.health import warn_if_not_ok
 from sbmc.islands.memory_budget import with_peak
-from sbmc.islands.movement import with_movement
 from sbmc.islands.sampling import sample_islands
 from sbmc.posterior.posterior import Posterior
 
@@ -74,11 +79,13 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     compute = request.compute
     refuse_if_locked(as_checkpoint(compute.checkpoint))
     prepared = prepare(request)
-    if prepared.work is None:
-        return points(prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings)
+    if prepared.job is None:
+        return point_posterior(
+            prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings
+        )
     began = time.perf_counter()
     results, pilot, resumed = sample_islands(
-        prepared.work,
+        prepared.job,
         prepared.numbers,
         executor=prepared.executor,
         location=prepared.location,
@@ -87,7 +94,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         progress=request.progress,
         memory=prepared.memory,
     )
-    results = with_movement(results, prepared.work)
+    results = with_displacement(results, prepared.job)
     settings = prepared.settings
     if pilot:
         settings |= {**pilot, "frozen": describe_sampler(pilot["frozen"])}
@@ -95,9 +102,9 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     if resumed:
         seconds = sum(island.report.seconds for island in results)
     report_failures(results, compute.throw)
-    posterior = collect(
+    posterior = assemble_posterior(
         results,
-        prepared.work.priors,
+        prepared.job.priors,
         prepared.subject,
         prepared.anchor_epochs,
         seconds,

@@ -11,7 +11,7 @@ from torch import Tensor
 from sbmc.checks import BadInput, nearest
 
 WEIGHTINGS = ("evidence", "equal")
-# Fewer islands tell nothing of how much their evidence varies.
+# With fewer islands, the variation of their evidence cannot be estimated.
 FEWEST_FOR_ERROR = 3
 
 
@@ -62,7 +62,7 @@ def island_weights(log_evidence: Tensor, within: Tensor, weighting: str) -> Tens
 
 
 def check_weighting(weighting: str) -> None:
-    """Refuse a word that is no way to combine islands."""
+    """Refuse an unknown way to combine islands."""
     if weighting not in WEIGHTINGS:
         raise BadInput(
             f"`island_weights` must be one of {', '.join(WEIGHTINGS)}, "

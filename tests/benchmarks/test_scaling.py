@@ -63,7 +63,7 @@ def test_islands_that_differ_stop_the_benchmark(monkeypatch):
 
     monkeypatch.setattr(scaling, "run_islands", wrong)
     with pytest.raises(RuntimeError, match="differ from those of one worker"):
-        scaling.measure(scaling.QUICK, True, {})
+        scaling.progress_unit(scaling.QUICK, True, {})
 
 
 def test_checkpoints_are_written_and_timed(tmp_path, capsys):
@@ -137,8 +137,8 @@ def test_a_watched_executor_keeps_so_many_under_way():
     most = []
 
     class Counting(InProcess):
-        def open(self, work, checkpoint_files, tell):
-            session, under_way = super().open(work, checkpoint_files, tell), [0]
+        def open(self, job, checkpoint_files, report_progress):
+            session, under_way = super().open(job, checkpoint_files, report_progress), [0]
             submit, wait = session.submit, session.wait
 
             def more(batch):

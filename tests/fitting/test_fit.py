@@ -183,7 +183,7 @@ def test_an_island_has_the_same_noise_whatever_their_number():
 
 def test_islands_are_folded_without_a_trace(monkeypatch):
     whole = fit(make_net().double(), DATA, sampler=QUICK, particles=3, islands=5)
-    monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 6)
+    monkeypatch.setattr("sbmc.islands.job.FOLD_PARTICLES", 6)
     folded = fit(make_net().double(), DATA, sampler=QUICK, particles=3, islands=5)
     torch.testing.assert_close(whole.positions, folded.positions, rtol=1e-8, atol=1e-10)
 

@@ -50,7 +50,7 @@ class TestRule:
 
 def search(limit: float, wanted: float = SEARCH_ACCEPTANCE, largest: float = math.inf):
     """Search where every step up to `limit` is accepted and every longer one rejected."""
-    found, tried = StepSearch(wanted=wanted, largest=largest), []
+    found, tried = StepSearch(aim=wanted, largest=largest), []
     while not found.done and len(tried) < SEARCH_PROBES:
         tried.append(found.trial)
         found.update(1.0 if found.trial <= limit else 0.0)
@@ -74,7 +74,7 @@ class TestSearch:
             assert found.result == 1
 
     def test_the_wanted_acceptance_decides(self):
-        found = StepSearch(wanted=0.3)
+        found = StepSearch(aim=0.3)
         found.update(0.31)
         assert (found.good, found.bad, found.trial) == (0.1, None, 0.2)
         found.update(0.29)

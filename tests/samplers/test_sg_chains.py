@@ -7,7 +7,7 @@ from torch import nn
 
 import sbmc
 from sbmc import SGHMC, SGLD, UBU, BadInput
-from sbmc.islands import work
+from sbmc.islands import job
 from sbmc.samplers import sg_chains, sgld
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.sg_chains import StepInfo, run_passes
@@ -208,7 +208,7 @@ class TestFit:
     def test_folded_is_as_alone(self, sampler, monkeypatch):
         settings = sampler(epochs=4, batch_size=6)
         folded = sample(settings, islands=4, compute=sbmc.Compute(dtype=torch.float64))
-        monkeypatch.setattr(work, "FOLD_PARTICLES", 3)
+        monkeypatch.setattr(job, "FOLD_PARTICLES", 3)
         alone = sample(settings, islands=4, compute=sbmc.Compute(dtype=torch.float64))
         torch.testing.assert_close(folded.positions, alone.positions, rtol=1e-9, atol=1e-9)
 

@@ -128,12 +128,12 @@ class TestPlan:
     def test_cuts_a_trajectory_into_equal_steps_no_longer_than_the_step_size(
         self, size, left, count, used
     ):
-        plan = HMC(splitting=True, jitter=0.0).plan(size, 0.3, left)
-        assert plan == (count, pytest.approx(used))
-        assert plan.step_size <= size
+        next_step = HMC(splitting=True, jitter=0.0).next_step(size, 0.3, left)
+        assert next_step == (count, pytest.approx(used))
+        assert next_step.step_size <= size
 
     def test_a_fixed_number_of_steps_leaves_the_step_size_alone(self):
-        assert HMC(splitting=True, leapfrog=3).plan(0.4, 0.3, None) == (3, 0.4)
+        assert HMC(splitting=True, leapfrog=3).next_step(0.4, 0.3, None) == (3, 0.4)
 
     def test_a_budget_is_spent_to_the_last(self):
         target = skewed()

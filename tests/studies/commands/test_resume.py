@@ -24,7 +24,7 @@ import sbmc as package
 from sbmc.islands.checkpoints import open_store
 from sbmc.islands.checkpoints.manifest import Manifest
 from sbmc.islands.checkpoints.store import LocalStore
-from sbmc.islands.work import Work
+from sbmc.islands.job import Work
 from sbmc_studies.records.record import read_record
 
 
@@ -191,7 +191,7 @@ def test_force_begins_anew(sbmc, monkeypatch, network):
 
 
 def test_interrupted_with_some_islands_done_among_several_runs(sbmc, monkeypatch):
-    from sbmc.islands.running import Interrupted
+    from sbmc.islands.scheduler import Interrupted
 
     def interrupted(*args, **kwargs):
         raise Interrupted(3, 8, "somewhere")
@@ -275,7 +275,6 @@ def test_ctrl_c_writes_down_the_place_and_says_how_to_go_on(tmp_path):
     endless = [each for each in SHORT if each != "--quiet"]
     endless = ["run", "digits", *endless, "--steps", 10**6, "--islands", 2]
     with start(endless, tmp_path) as process:
-        assert process.stderr is not None
         line = " "
         while line and "sampling" not in line:
             line = process.stderr.readline()
