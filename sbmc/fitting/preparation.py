@@ -29,7 +29,7 @@ from sbmc.posterior.identity import DIVISIBLE, EXPLANATIONS, identify, software
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.prior.original import OriginalPrior, resolve_prior
 from sbmc.randomness import generator
-from sbmc.samplers import HMC
+from sbmc.samplers import AutoHMC
 from sbmc.samplers.contract import Sampler
 from sbmc.target.builder import EngineBuilder
 from sbmc.target.curvature import diagonal_fisher
@@ -190,7 +190,7 @@ def prepare(request: FitRequest) -> Prepared:
 
 def _resolve_sampler(request: FitRequest) -> tuple[Sampler, Any, str]:
     """The algorithm, where it starts and how its islands are combined, checked together."""
-    algorithm: Sampler = HMC() if request.sampler is None else request.sampler
+    algorithm: Sampler = AutoHMC() if request.sampler is None else request.sampler
     good = isinstance(algorithm, Sampler) and dataclasses.is_dataclass(algorithm)
     require(good, "sampler", "settings such as sbmc.HMC(...) or sbmc.SMC(...)", request.sampler)
     start = algorithm.default_start if request.start is None else request.start
