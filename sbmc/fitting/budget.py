@@ -44,7 +44,6 @@ class Budget:
         trained_epochs: how many passes over the training data the network was trained for. A model
             from `train_map` or `train_ensemble` remembers it. For another model it is estimated
             from the number of examples unless it is given here.
-        extend: by which factor the budget may grow where the chains have not settled; 1 never.
 
     Raises:
         BadInput: an argument breaks its rule, or both `trainings` and `seconds` are given.
@@ -57,15 +56,12 @@ class Budget:
     trainings: float | None = None
     seconds: float | None = None
     trained_epochs: float | None = None
-    extend: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("trainings", "seconds", "trained_epochs"):
             value = getattr(self, name)
             good = value is None or (is_number(value) and 0 < value < math.inf)
             require(good, name, "positive and finite", value)
-        good = is_number(self.extend) and 1 <= self.extend < math.inf
-        require(good, "extend", "a factor of at least 1", self.extend)
         if self.trainings is not None and self.seconds is not None:
             raise BadInput(
                 "`budget` must be either `trainings` or `seconds`, but got both. Leave one out."

@@ -88,7 +88,7 @@ def prepare(request: FitRequest) -> Prepared:
     keep_to_one_thread_after_a_fork()
     compute, particles, islands = request.compute, request.particles, request.islands
     scheme = Anchoring(request.s, request.prior)
-    _require_positive_integers(particles=particles, islands=islands)
+    require_positive_integers(particles=particles, islands=islands)
     limit = None if compute.memory_limit is None else parse_bytes(compute.memory_limit)
     executor, location = as_executor(compute.executor), as_checkpoint(compute.checkpoint)
     seed, first_island = request.seed, compute.first_island
@@ -209,7 +209,8 @@ def _resolve_sampler(request: FitRequest) -> tuple[Sampler, Any, str]:
     return algorithm, start, weighting
 
 
-def _require_positive_integers(**values: Any) -> None:
+def require_positive_integers(**values: Any) -> None:
+    """Refuse counts, given by their names, that are no positive integers."""
     for name, value in values.items():
         require(is_whole(value) and value >= 1, name, "a positive integer", value)
 

@@ -10,6 +10,7 @@ from sbmc.checks import BadInput, Phrase, require
 from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.budget import Budget, as_budget
 from sbmc.fitting.mixture import UnseenRows, candidate_requests, unseen_rows
+from sbmc.fitting.preparation import require_positive_integers
 from sbmc.fitting.request import FitRequest
 from sbmc.log import logger
 from sbmc.model.data import as_examples
@@ -49,9 +50,10 @@ def single_fits(
     Raises:
         BadInput: arguments that exclude each other.
     """
+    require_positive_integers(particles=request.particles, islands=request.islands)
     request = dataclasses.replace(request, data=as_examples(request.data))
     if isinstance(request.s, str) and request.s != AUTO:
-        raise BadInput(f'`s` must be a number in [0, 1] or "auto", but got {request.s!r}.')
+        raise BadInput(f'`s` must be in [0, 1] or "auto", but got {request.s!r}.')
     chosen = request.s is None or request.s == AUTO
     replaced = request.prior.instead_of_s
     open_s = chosen and not replaced and request.anchors is None

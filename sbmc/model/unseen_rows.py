@@ -22,4 +22,4 @@ def remember_unseen_rows(model: nn.Module, rows: Examples) -> None:
 
 def remembered_rows(model: nn.Module) -> Examples | None:
     """The rows that were noted for this very network, if there are any."""
-    return _UNSEEN.get(model)
+    return _UNSEEN.get(model) if isinstance(model, nn.Module) else None

@@ -144,7 +144,7 @@ def test_islands_of_a_mixture_are_not_parts_of_one_run(mixed):
     [
         ({"validation": rows(60, 0)}, "`validation` must be rows that are not in `data`"),
         ({"s": 0.1, "validation": rows(9, 1)}, "`validation` must be left out"),
-        ({"s": "most"}, '`s` must be a number in [0, 1] or "auto"'),
+        ({"s": "most"}, '`s` must be in [0, 1] or "auto"'),
         ({"budget": 3}, "`budget` must be left out where `sampler`"),
     ],
 )
