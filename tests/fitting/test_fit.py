@@ -581,7 +581,7 @@ class Augmented(torch.utils.data.Dataset):
         ({"s": -0.1}, "`s` must be in [0, 1], but got -0.1."),
         ({"s": 1.5}, "`s` must be in [0, 1], but got 1.5."),
         ({"s": math.nan}, "`s` must be in [0, 1], but got nan."),
-        ({"s": "0.1"}, "`s` must be in [0, 1], but got '0.1'."),
+        ({"s": "0.1"}, "`s` must be in [0, 1] or \"auto\", but got '0.1'."),
         ({"s": True}, "`s` must be in [0, 1], but got True."),
         ({"prior_variance": 0}, "`prior_variance` must be positive and finite, but got 0.0."),
         ({"prior_variance": -1}, "`prior_variance` must be positive and finite, but got -1.0."),
@@ -644,7 +644,7 @@ class Augmented(torch.utils.data.Dataset):
         ({"sampler": SMC(), "start": [make_net()]}, "must be 'prior' for SMC, but got members."),
         (
             {"island_weights": "evidence"},
-            "`island_weights` must be 'equal' for HMC, which estimates no evidence, but got 'evid",
+            "`island_weights` must be 'equal' for AutoHMC, which estimates no evidence, but got",
         ),
         ({"island_weights": "equals"}, "but got 'equals'. Did you mean 'equal'?"),
         ({"sampler": SMC(), "island_weights": None, "start": 3}, "'prior' for SMC, but got membe"),
