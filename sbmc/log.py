@@ -12,7 +12,7 @@ import os
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 logger = logging.getLogger("sbmc")
-# Without this, Python's handler of last resort would print warnings that nobody asked for.
+# Without this, Python's handler of last resort would print the warnings.
 logger.addHandler(logging.NullHandler())
 
 

@@ -60,7 +60,7 @@ def generator(seed: int, *path: int) -> torch.Generator:
         >>> torch.equal(noise, torch.randn(2, generator=generator(0, Stream.ISLANDS, 3)))
         True
     """
-    # The bounds are those within which SeedSequence tells all paths apart: it cuts larger numbers
+    # The bounds are those within which SeedSequence distinguishes all paths: it cuts larger numbers
     # into words of 32 bits, so that the path (2**32,) would be the path (0, 1).
     require(_integer_below(2**128, seed), "seed", "an integer from 0 to 2**128 - 1", seed)
     for i, step in enumerate(path):
@@ -71,7 +71,7 @@ def generator(seed: int, *path: int) -> torch.Generator:
 
 
 def _from_state(state_words: np.ndarray) -> torch.Generator:
-    # `manual_seed` keeps 32 bits of a seed on the CPU: among ten thousand streams, two would then
+    # `manual_seed` uses 32 bits of a seed on the CPU: among ten thousand streams, two would then
     # be the same with a probability of one per cent. With the entire state no two are.
     first = int(state_words[0])
     rng = torch.Generator(device="cpu").manual_seed(first)

@@ -74,7 +74,7 @@ def train_swa(
     SGD with momentum on the loss of `train_map`, −(1/|B|) Σ_{i∈B} log p(y_i | x_i, θ) + ‖θ‖²/(2vn),
     first for `warmup_epochs` at `learning_rate`, then at `swa_learning_rate`, where after every
     epoch the weights enter an average: θ_SWA = (1/T) Σ_t θ_t. The running statistics of BatchNorm
-    are then computed anew for θ_SWA, by one more pass over the data, without gradients.
+    are then computed again for θ_SWA, by one more pass over the data, without gradients.
 
     Args:
         model: the network; never changed.

@@ -21,7 +21,7 @@ def to_arviz(posterior: Posterior, *, draws: int | None = None) -> Any:
     **Weights.** ArviZ knows none: its summaries and plots count all draws alike. That is right for
     chains and ensembles. Where particles (SMC) or islands (evidence) have unequal weights, use
     those in `sample_stats["weight"]`, which sum to 1, or resample by them first; the attribute
-    `weighted` of the group says whether they matter. Particles of SMC are no chains either: they
+    `weighted` of the group says whether they matter. Particles of SMC are not chains: they
     share ancestors, and R-hat between them has no meaning.
 
     Args:

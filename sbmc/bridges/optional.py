@@ -63,7 +63,7 @@ def load_laplace() -> Any:
 
 @contextmanager
 def without_script_warning() -> Iterator[None]:
-    """Silence one warning of packages that laplace-torch uses, which is no affair of the user."""
+    """Silence one warning of packages that laplace-torch uses, about which users can do nothing."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.script` is ", DeprecationWarning)
         yield

@@ -42,7 +42,7 @@ def locate(
         The path of an existing file.
 
     Raises:
-        BadInput: if `data_dir` is no folder.
+        BadInput: `data_dir` is not a folder.
         DataNotFound: if the file is nowhere, and fetching failed or is not possible. The message
             lists every folder, and how to supply the file.
     """

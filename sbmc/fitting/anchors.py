@@ -202,7 +202,7 @@ def _members(
     value: Any, argument: str, rule: str, space: ParameterSpace, like: Tensor
 ) -> tuple[list[nn.Module], Tensor]:
     """The modules of an ensemble or a list, and their weights `(members, dim)`."""
-    # A module may be iterable (Sequential), but its layers are no members.
+    # A module may be iterable (Sequential), but its layers are not members.
     several = isinstance(value, Iterable) and not isinstance(value, (str, nn.Sequential))
     models = list(value) if several else []
     good = bool(models) and all(isinstance(m, nn.Module) for m in models)

@@ -40,8 +40,8 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, done: int, islands: int, path: str) -> None:
         super().__init__(
-            f"stopped with {done} of {islands} islands done; the checkpoint in {path} is in order, "
-            "and the same call goes on from there."
+            f"stopped with {done} of {islands} islands done; the checkpoint in {path} is complete, "
+            "and the same call continues from there."
         )
         self.done, self.islands, self.path = done, islands, path
 

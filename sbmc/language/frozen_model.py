@@ -137,8 +137,8 @@ def load_frozen(weights: Weights) -> FrozenModel:
         The model.
 
     Raises:
-        BadInput: the packages for it are not installed, the files are no causal language model, or
-            its logits are not a matrix times the last hidden state (a bias, a cap, a scale).
+        BadInput: the packages for it are not installed, the files are not a causal language model,
+            or its logits are not a matrix times the last hidden state (a bias, a cap, a scale).
     """
     for package in ("transformers", "accelerate", *(("gguf",) if _packed(weights) else ())):
         if importlib.util.find_spec(package) is None:

@@ -25,7 +25,7 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
 
     Returns:
         A posterior of all islands, those of the first posterior first. If seeds differ, islands are
-        numbered anew. Wall times are added up.
+        renumbered. Wall times are added up.
 
     Raises:
         BadInput: two of them are not parts of one run, and the message names the difference; or an

@@ -1,7 +1,7 @@
 """How good a prediction is: accuracy, NLL, Brier score, calibration, entropies, standard errors.
 
 Probabilities and labels may be tensors, arrays or lists. Results are plain floats, computed in
-float64. Values that are no probabilities are refused; nothing is ever taken for logits.
+float64. Values that are not probabilities are refused, and never taken for logits.
 """
 
 from __future__ import annotations

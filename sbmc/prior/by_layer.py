@@ -24,12 +24,12 @@ MOST_MEAN_SQUARE = 2.0
 
 @dataclass(frozen=True)
 class ParameterPrior:
-    """The original prior of one parameter, and how the trained weights stand to it.
+    """The original prior of one parameter, compared with the trained weights.
 
     Args:
         name: of the parameter.
         shape: its shape.
-        rule: where the variance comes from, in words.
+        rule: where the variance comes from, as text.
         variance: of each entry; the mean of them where they differ.
         centre: of each entry.
         fan_in: what the rule divides by, if it does.
@@ -56,7 +56,7 @@ class ParameterPrior:
         return None if self.mean_square is None else math.sqrt(self.mean_square / self.variance)
 
     def as_setting(self) -> dict[str, Any]:
-        """What `posterior.settings` keeps: plain values, without those that say nothing."""
+        """Plain values for `posterior.settings`, without defaults."""
         plain: dict[str, Any] = {"rule": self.rule, "variance": self.variance}
         if self.centre:
             plain["centre"] = self.centre

@@ -207,13 +207,14 @@ class AutoHMC(Sampler):
         engine = getattr(target, "engine", None)
         schedule = schedule_of(1 if engine is None else len(engine.examples), self.epochs)
         snapshot = checkpointer.restore("auto")
-        state = _state_at(start, None if snapshot else rng)
         if snapshot is None:
+            state = AutoState.at(start, rng.normal(start.shape[1], start.dtype))
             logger.info("AutoHMC: %s", schedule.reason)
             runs = [AutoRun(self.step_size, rng.particles) for _ in rng.generators]
             _fail_non_finite(runs, state.position, "start")
         else:
             runs = with_runs(AutoRun, snapshot, start.device)
+            state = AutoState.at(start, torch.zeros_like(start))
             state = with_fields("state", state, snapshot.tensors)
             set_generators(rng.generators, snapshot.tensors["generators"])
         batches = MiniBatches(target) if schedule.on_batches else None
@@ -234,14 +235,6 @@ class AutoHMC(Sampler):
                 report(runs)
         checkpointer.discard("auto")
         return runs
-
-
-def _state_at(start: Tensor, rng: IslandNoise | None) -> AutoState:
-    """The state before anything was evaluated; without noise, only its kind matters."""
-    nothing = torch.zeros_like(start)
-    momentum = nothing if rng is None else rng.normal(start.shape[1], start.dtype)
-    value = start.new_zeros(len(start), dtype=torch.float64)
-    return AutoState(start.clone(), momentum.clone(), value, nothing.clone(), start.clone())
 
 
 def _advance(

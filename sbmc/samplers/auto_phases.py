@@ -25,12 +25,12 @@ from sbmc.samplers import hmc_kernel, langevin, lowrank
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.samplers.thermostat import (
-    BLOWN_UP,
     HeatMeter,
     decide,
     error_limit,
     excess_heat,
     factor_for_errors,
+    too_fast,
 )
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.target import Target
@@ -82,6 +82,7 @@ def pass_over_batches(
     made = runs[0].epochs
     late = made >= half
     virials: list[list[float]] = [[] for _ in runs]
+    everyone = torch.ones(rng.particles, dtype=torch.bool)
     for first, last in pairwise(bounds):
         meter = HeatMeter(len(runs), rng.particles, blocks, state.position)
         arrived, spoiled = [0.0] * len(runs), [False] * len(runs)
@@ -91,7 +92,9 @@ def pass_over_batches(
             # Their product is kept while the step size is annealed, so that what is hot cools in
             # as many steps as ever.
             friction = FRICTION / annealing
-            sizes = [annealing * run.step_size for run in runs]
+            # The first batch of all shows the energy at the start, and moves nothing.
+            still = made == 0 and k == 0
+            sizes = [0.0 if still else annealing * run.step_size for run in runs]
             moved, info = langevin.step(
                 rng,
                 state.dynamics,
@@ -102,12 +105,19 @@ def pass_over_batches(
             meter.add(moved, info)
             for field, fresh in zip(state, moved, strict=False):
                 field.copy_(fresh)
+            if still:
+                state.healthy_energy.copy_(meter.energies())
+                for i, run in enumerate(runs):
+                    run.energy = _reference(state, rng, i)
             for i, run in enumerate(runs):
                 run.arrived = 1 - (1 - run.arrived) * math.exp(-2 * friction * sizes[i])
                 arrived[i] += run.arrived / (last - first)
-            for i, rows in _blown_up(rng, moved.momentum, info.non_finite):
+            blown, fast = too_fast(moved, info.non_finite, state.healthy_energy)
+            for i, rows in _by_island(rng, fast):
+                _renew_momenta(rng, state, runs, i, rows)
+            for i, rows in _by_island(rng, blown):
                 many = 2 * int(rows.sum()) > len(rows)
-                _put_back(rng, state, runs, i, torch.ones_like(rows) if many else rows, late=late)
+                _put_back(rng, state, runs, i, everyone if many else rows, late=late)
                 runs[i].step_size *= MOST_BLOWN if many else FEW_BLOWN
                 runs[i].excess, spoiled[i] = None, True
         readings = meter.read()
@@ -125,15 +135,15 @@ def pass_over_batches(
                 time=time,
             )
             decision = decide(excess, heat.energy, run.excess, run.energy)
-            run.excess, run.energy = excess, heat.energy
-            if decision.put_back:
-                everyone = torch.ones(rng.particles, dtype=torch.bool)
-                _put_back(rng, state, runs, i, everyone, late=late)
-            elif decision.renew:
-                _renew_momenta(rng, state, runs, i)
-            else:
+            run.excess, run.energy = excess.likely, heat.energy
+            if decision.healthy:
                 island = _rows_of(i, rng)
                 state.healthy[island] = state.position[island]
+                state.healthy_energy[island] = meter.energies()[island]
+            if decision.put_back:
+                _put_back(rng, state, runs, i, everyone, late=late)
+            elif decision.renew:
+                _renew_momenta(rng, state, runs, i, everyone)
             if annealing == 1 or decision.factor < 1:
                 run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
     for i, run in enumerate(runs):
@@ -328,13 +338,17 @@ def _rows_of(island: int, rng: IslandNoise) -> slice:
     return slice(island * rng.particles, (island + 1) * rng.particles)
 
 
-def _blown_up(rng: IslandNoise, momentum: Tensor, non_finite: Tensor) -> list[tuple[int, Tensor]]:
-    """Islands with particles that have blown up, and which they are, `(particles,)` bool."""
-    blown = non_finite | (momentum.square().mean(-1) > BLOWN_UP)
-    if not bool(blown.any()):
+def _reference(state: AutoState, rng: IslandNoise, island: int) -> float:
+    """U per coordinate where the particles of an island were last healthy."""
+    return float(state.healthy_energy[_rows_of(island, rng)].mean()) / state.position.shape[1]
+
+
+def _by_island(rng: IslandNoise, which: Tensor) -> list[tuple[int, Tensor]]:
+    """Islands with any of these particles, and which those are, `(particles,)` bool."""
+    if not bool(which.any()):
         return []
-    blown = blown.view(-1, rng.particles).cpu()
-    return [(i, rows) for i, rows in enumerate(blown) if bool(rows.any())]
+    rows = which.view(-1, rng.particles).cpu()
+    return [(i, each) for i, each in enumerate(rows) if bool(each.any())]
 
 
 def _put_back(
@@ -348,21 +362,21 @@ def _put_back(
 ) -> None:
     """Put some particles of an island back to where they were healthy, with momenta drawn anew."""
     rows = island_rows([island], rng.particles)[which].to(state.position.device)
-    fresh = rng.select([island]).normal(state.position.shape[1], state.position.dtype)
+    _renew_momenta(rng, state, runs, island, which)
     moved_back = (state.position[rows] != state.healthy[rows]).any(-1)
     state.position[rows] = state.healthy[rows]
-    state.momentum[rows] = fresh[which.to(fresh.device)]
     # Where particles have gone back on mini-batches, their gradient is not known any more, and the
     # next step begins without its half kick.
     state.gradient[rows[moved_back]] = 0.0
-    runs[island].arrived = 0.0
+    runs[island].energy = _reference(state, rng, island)
     if late:
         runs[island].note_restarts(which)
 
 
 def _renew_momenta(
-    rng: IslandNoise, state: AutoState, runs: Sequence[AutoRun], island: int
+    rng: IslandNoise, state: AutoState, runs: Sequence[AutoRun], island: int, which: Tensor
 ) -> None:
+    rows = island_rows([island], rng.particles)[which].to(state.position.device)
     fresh = rng.select([island]).normal(state.position.shape[1], state.position.dtype)
-    state.momentum[_rows_of(island, rng)] = fresh
+    state.momentum[rows] = fresh[which.to(fresh.device)]
     runs[island].arrived = 0.0

@@ -26,11 +26,19 @@ class AutoState(NamedTuple):
     log_likelihood: Tensor  # (particles,) float64
     gradient: Tensor  # (particles, dim), of the log likelihood
     healthy: Tensor  # (particles, dim): where the particle was when it was last not too hot
+    healthy_energy: Tensor  # (particles,) float64: U there, as mini-batches estimate it
 
     @property
     def dynamics(self) -> LangevinState:
         """The part that the dynamics change."""
         return LangevinState(*self[:4])
+
+    @classmethod
+    def at(cls, start: Tensor, momentum: Tensor) -> AutoState:
+        """The state at `start`, with this momentum, before anything was evaluated."""
+        value = start.new_zeros(len(start), dtype=torch.float64)
+        gradient = torch.zeros_like(start)
+        return cls(start.clone(), momentum, value, gradient, start.clone(), value.clone())
 
 
 @dataclass
@@ -59,7 +67,7 @@ class AutoRun:
         virial: z·∇U per coordinate, which is 1 in equilibrium.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.
-        energy: U per coordinate at that reading.
+        energy: U per coordinate at that reading, or where particles were put back to.
         log_sizes: sum of the logarithms of step sizes, for their geometric mean.
         sizes: how many these are.
     """
@@ -83,7 +91,7 @@ class AutoRun:
     virial: float | None = None
     arrived: float = 0.0
     excess: float | None = None
-    energy: float | None = None
+    energy: float = 0.0
     log_sizes: float = 0.0
     sizes: int = 0
 

@@ -390,7 +390,7 @@ def _search_step_sizes(
 
 
 def _can_probe(run: ChainRun, settings: ChainSettings) -> bool:
-    """Whether the search may go on: at least half of a budget is left for sampling."""
+    """Whether the search may continue: at least half of a budget is left for sampling."""
     return settings.epochs is None or run.spent < settings.epochs / 2
 
 

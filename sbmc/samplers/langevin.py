@@ -99,7 +99,8 @@ def energy_error(before: LangevinState, after: LangevinState, info: LangevinInfo
         info: what the step told.
 
     Returns:
-        The error of each particle, `(particles,)` float64: of third order in the step size.
+        The error of each particle, `(particles,)` float64. Without friction it is of third order in
+        the step size.
     """
     taken = info.after_noise.double().square().sum(-1) - info.before_noise.double().square().sum(-1)
     return energy(after) - energy(before) - taken / 2

@@ -58,7 +58,7 @@ def estimate(
 
     The particles of an island share the preconditioner, as they share a step size. A preconditioner
     that each estimated alone, from few random vectors, now and then missed a stiff direction, and
-    the step size that suited the others was unstable for that chain, for good.
+    the step size that suited the others was then unstable for that chain.
 
     Args:
         rng: for the first vectors.

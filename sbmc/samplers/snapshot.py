@@ -1,4 +1,4 @@
-"""Snapshots: all that a loop needs to go on from where it was, with the same bits.
+"""Snapshots: all that a loop needs to continue from where it was, with the same bits.
 
 After each step a loop offers a snapshot. The checkpointer decides whether to save it. Loops nest:
 the moves inside a temperature of SMC offer snapshots of their own while the temperature's is valid,
@@ -25,7 +25,7 @@ Run = TypeVar("Run")
 
 
 class Snapshot(NamedTuple):
-    """Whatever decides how one loop goes on."""
+    """All that decides how one loop continues."""
 
     tensors: dict[str, Tensor]
     values: dict[str, Any]  # plain, as JSON has them

@@ -123,11 +123,11 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def mismatch(kind: type, content: Any) -> str:
-    """Say what keeps plain values from being the fields of a dataclass.
+    """Describe why plain values cannot be the fields of a dataclass.
 
     Args:
-        kind: the dataclass. Fields with a default may be missing, and fields whose types are none
-            that JSON has are not looked at.
+        kind: the dataclass. Fields with a default may be missing, and fields whose types JSON
+            does not have are not checked.
         content: what was read.
 
     Returns:
@@ -141,7 +141,7 @@ def mismatch(kind: type, content: Any) -> str:
         "index is 'first'"
     """
     if not isinstance(content, dict):
-        return f"a {type(content).__name__} stands for an object"
+        return f"a {type(content).__name__} instead of an object"
     by_name = {field.name: field for field in dataclasses.fields(kind)}
     unknown = [name for name in content if name not in by_name]
     if unknown:

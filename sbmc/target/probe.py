@@ -65,7 +65,7 @@ def evaluate(
 
     Args:
         module: in evaluation mode; called as its author wrote it, by no faster path.
-        space: the parameters that the vectors stand for.
+        space: the parameters that the vectors hold.
         positions: `(points, dim)`.
         inputs: a few examples.
         likelihood: the likelihood of the outputs; None computes the outputs only.

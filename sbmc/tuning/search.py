@@ -93,8 +93,8 @@ def tune(
         extensions: values of v that may be added at the edge of the grid.
         fit_options: further arguments of `fit`, such as
             `{"prior": sbmc.Prior(covariance="laplace")}`.
-        folder: where every score is written as soon as it is there. The same call goes on where a
-            stopped one was; one with other grids adds to it.
+        folder: where every score is saved as soon as it is computed. The same call continues one
+            that was stopped; a call with other grids adds to it.
         about: name and checksum of the data, for the file.
         progress: None shows a bar on a terminal; True always shows something; False nothing.
 

@@ -134,6 +134,9 @@ def report(index=0, **given):
         ({"moves": 1}, "Only one move followed the warm-up"),
         ({"moves": 0}, "No move followed the warm-up"),
         ({"collapsed": "only 2 of its 8 particles differ"}, "collapsed"),
+        ({"restarted": 1}, None),
+        ({"restarted": 2}, "2 of 20 particles blew up and were put back in the last half"),
+        ({"relaxing": "the log likelihood rose"}, "still relaxing (island 0: the log likelihood"),
     ],
 )
 def test_the_thresholds_are_those_that_were_fixed(changes, word):

@@ -56,7 +56,7 @@ def unpack(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not intact:
         raise Damaged("its contents have changed since it was written")
     if not isinstance(metadata, dict):
-        raise Damaged(f"a {type(metadata).__name__} stands for an object")
+        raise Damaged(f"a {type(metadata).__name__} instead of an object")
     return tensors, metadata
 
 
@@ -102,7 +102,7 @@ def decode(data: bytes) -> tuple[dict[str, Snapshot], dict[str, Any]]:
     """
     tensors, metadata = unpack(data)
     if metadata.get("kind") != "stack":
-        raise Damaged("it is no stack of snapshots")
+        raise Damaged("it is not a stack of snapshots")
     parts = {
         part["name"]: Snapshot(
             {name: tensors[f"{part['name']}/{name}"] for name in part["tensors"]}, part["values"]

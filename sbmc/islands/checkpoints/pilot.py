@@ -59,7 +59,7 @@ def read_pilot(store: Store, check: Callable[[Mapping[str, Any]], None]) -> dict
 
 def _verified(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise ValueError(f"a {type(content).__name__} stands for an object")
+        raise ValueError(f"a {type(content).__name__} instead of an object")
     digest = content.pop("digest", None)
     if digest is not None and digest != json_digest(content):
         raise ValueError("its contents have changed since it was written")

@@ -56,7 +56,7 @@ def decode_island(data: bytes) -> Island:
     """
     tensors, metadata = unpack(data)
     if metadata.get("kind") != "island":
-        raise Damaged("it is no island")
+        raise Damaged("it is not an island")
     report = metadata["report"]
     fields_known = {field.name for field in fields(IslandReport)}
     unknown = ", ".join(sorted(set(report) - fields_known))

@@ -75,7 +75,7 @@ def as_executor(value: Any, workers: int | None = None, address: str | None = No
         value = "ray" if address is not None else "processes" if workers is not None else None
     if not isinstance(value, str | None):
         for name, setting in given.items():
-            require(False, name, "left out where `executor` is no name", setting)
+            require(False, name, "left out unless `executor` is a name", setting)
         if isinstance(value, FuturesExecutor):
             return Futures(value)
         rule = "a name, settings such as sbmc.Processes(), or a concurrent.futures.Executor"
