@@ -47,7 +47,8 @@ class Posterior:
 
     Attributes:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
-            chain count as further particles. Islands that failed are not included.
+            chain count as further particles. Islands that failed are not included. Their dtype may
+            be a shorter one than `dtype` (`Compute.store_dtype`).
         weights: `(islands, particles)` float64, summing to 1.
         within: weights inside each island, every row summing to 1.
         weighting: how islands are combined, `"evidence"`, `"equal"` or, of a mixture, `"stacked"`.
@@ -110,6 +111,12 @@ class Posterior:
     def model(self) -> nn.Module:
         """The network, with the weights of the anchor."""
         return self._model
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype in which predictions are computed, whatever the positions are stored as."""
+        stored = "store_dtype" in self.settings
+        return as_dtype(self.settings["dtype"]) if stored else self.positions.dtype
 
     @property
     def space(self) -> ParameterSpace:
@@ -221,7 +228,9 @@ class Posterior:
         """
         keep_to_one_thread_after_a_fork()
         weighted = self.weights.flatten() > 0
-        theta, weights = self.positions.flatten(0, 1)[weighted], self.weights.flatten()[weighted]
+        theta, weights = self.positions.flatten(0, 1), self.weights.flatten()
+        if not bool(weighted.all()):  # otherwise a copy of all particles is saved
+            theta, weights = theta[weighted.to(theta.device)], weights[weighted]
         parts: list[Any] = []
         total, batches = self._input_batches(inputs, batch_size)
         done = joined = 0
@@ -306,7 +315,7 @@ class Posterior:
     def _input_batches(self, inputs: Any, size: int | None) -> tuple[int, Iterator[Inputs]]:
         good = size is None or (is_whole(size) and size > 0)
         require(good, "batch_size", "a positive integer", size)
-        dtype = self.positions.dtype
+        dtype = self.dtype
 
         def ready(batch: Inputs) -> Inputs:
             check_inputs(batch, "inputs")
@@ -337,7 +346,7 @@ class Posterior:
         )
         with torch.no_grad():
             inputs = batch if split is None else split.features(batch)
-            for part, outputs in predictor.outputs(theta, inputs):
+            for part, outputs in predictor.outputs(theta, inputs, self.dtype):
                 sums.add(outputs, weights[part])
         return sums.prediction()
 
@@ -346,7 +355,9 @@ class Posterior:
         predictor, split = self._predictor_for(inputs)
         with torch.no_grad():
             features = inputs if split is None else split.features(inputs)
-            return torch.cat([outputs for _, outputs in predictor.outputs(theta, features)])
+            return torch.cat(
+                [outputs for _, outputs in predictor.outputs(theta, features, self.dtype)]
+            )
 
     def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
         """The predictor, which is built by the first thread that needs it."""
@@ -356,9 +367,21 @@ class Posterior:
                 forward, split = build_evaluator(self._model, self._space, few)
                 self._input_description = {"inputs": describe_rows(few)}
                 few = few if split is None else split.features(few)
-                theta = self.positions.flatten(0, 1)[0]
+                theta = self.positions.flatten(0, 1)[0].to(self.dtype)
                 self._evaluator = Predictor.build(forward, theta, few), split
             return self._evaluator
+
+
+def as_dtype(name: str) -> torch.dtype:
+    """The dtype that settings name.
+
+    Example:
+        >>> as_dtype("torch.bfloat16")
+        torch.bfloat16
+    """
+    dtype = getattr(torch, name.removeprefix("torch."), None)
+    require(isinstance(dtype, torch.dtype), "dtype", "the name of a torch.dtype", name)
+    return dtype
 
 
 def _bytes(prediction: Prediction | RegressionPrediction) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from sbmc.prediction.mixing import ClassificationSums
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -23,7 +24,6 @@ import sbmc
 from sbmc.baselines import dropout_posterior, swag, train_mc_dropout, train_swa
 from sbmc.datasets.bundle import DataBundle
 from sbmc.posterior.posterior import Posterior
-from sbmc.prediction.mixing import ClassificationSums
 from sbmc.prediction.prediction import Prediction, concatenate
 from sbmc_studies.gauntlet.networks import build_pair_network
 from sbmc_studies.gauntlet.pairs import Pair
