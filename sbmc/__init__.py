@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.checks import BadInput
+    from sbmc.fitting.budget import Budget
     from sbmc.fitting.compute import Compute
     from sbmc.fitting.fit import fit
     from sbmc.fitting.forecast import Expectation, expect
@@ -33,6 +34,7 @@ _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
     "sbmc.islands.executors": ("InProcess", "Processes", "Ray"),
+    "sbmc.fitting.budget": ("Budget",),
     "sbmc.fitting.compute": ("Compute",),
     "sbmc.fitting.forecast": ("Expectation", "expect"),
     "sbmc.fitting.fit": ("fit",),
@@ -88,6 +90,7 @@ __all__ = [
     "UBU",
     "AutoHMC",
     "BadInput",
+    "Budget",
     "ByLayer",
     "Categorical",
     "CheckpointAt",

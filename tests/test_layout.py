@@ -65,6 +65,7 @@ LATE = {
     "sbmc.posterior.posterior imports sbmc.confidence": _UP,
     "sbmc.posterior.posterior imports sbmc.bridges.arviz": _UP,
     "sbmc.posterior.posterior imports sbmc.posterior.saving": "saving and loading make posteriors",
+    "sbmc.posterior.posterior imports sbmc.posterior.first_islands": "it makes a posterior",
     "sbmc.posterior.saving imports sbmc.confidence": "a file may have a fitted confidence in it",
     "sbmc.cli.doctor imports sbmc.cli.machine": _QUICK,
     "sbmc.cli.embed imports sbmc.embedding": _QUICK,

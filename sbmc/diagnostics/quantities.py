@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sbmc.checks import Phrase, require
 from sbmc.model.data import as_examples, tree_map
-from sbmc.model.predicting import PARTICLES_AT_ONCE
-from sbmc.posterior.posterior import Posterior, _build_evaluator
+from sbmc.model.predicting import PARTICLES_AT_ONCE, build_evaluator
+from sbmc.posterior.posterior import Posterior
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.target.builder import EngineBuilder
 
@@ -71,7 +71,7 @@ def predictions(posterior: Posterior, inputs: Any) -> Tensor:
     evaluator = None
     for batch in posterior._input_batches(inputs, None)[1]:
         batch = tree_map(lambda t: t.to(theta.device), batch)
-        evaluator = evaluator or _build_evaluator(posterior._model, posterior.space, batch)
+        evaluator = evaluator or build_evaluator(posterior._model, posterior.space, batch)
         forward, split = evaluator
         with torch.no_grad():
             prepared = forward.prepare(batch if split is None else split.features(batch))

@@ -121,7 +121,7 @@ def report_failures(results: list[Island], throw: bool) -> None:
     warnings.warn(
         f"{len(failed)} of {len(results)} islands failed and are left out ({causes}).",
         RuntimeWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -135,5 +135,5 @@ def warn_of_few_islands(posterior: Posterior) -> None:
             f"(`posterior.island_ess`): predictions rest on few of them. More particles make the "
             f'evidence less noisy; `island_weights="equal"` uses all islands.',
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

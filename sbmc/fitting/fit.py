@@ -10,8 +10,11 @@ from sbmc.fitting.assembly import (
     report_failures,
     warn_of_few_islands,
 )
+from sbmc.fitting.forecast import seconds_per_epoch
+from sbmc.fitting.mixture import fit_mixture
 from sbmc.fitting.preparation import describe_sampler, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
+from sbmc.fitting.single_fits import single_fits
 from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
 from sbmc.islands.displacement import with_displacement
 from sbmc.islands.health import warn_if_not_ok
@@ -33,15 +36,24 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
             training will do for an anchor: the MAP, averaged weights (SWA; of an `AveragedModel`
             give its `.module`), a network trained with dropout.
         data: the training data: `(inputs, targets)`, a map-style `Dataset` or a `DataLoader`.
-        s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor. It
-            is 0.1 unless it or an option of `prior` that replaces it is given.
+        s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.
+            `"auto"`, the default, mixes the network and a few posteriors that differ in s and in
+            the width of the prior, with weights by stacking on rows that the network has not seen
+            (`posterior.mixture` shows them). Without such rows it is 0.1.
         prior_variance: the original prior. `"auto"` (the default) has a variance for each layer by
             its type, c / fan_in for weights, and centres gains of normalisation layers at 1:
             `sbmc.describe_prior(model)` shows it, `sbmc.ByLayer(weights=c)` changes it.
             `sbmc.WeightDecay(w)` is the prior that a weight decay stands for; `"evidence"` chooses
             the variances by the marginal likelihood (laplace-torch). v of the prior N(0, v) may
             also be a number, a mapping from patterns on parameter names, or a tensor `(dim,)`.
-        sampler: settings of the algorithm, such as `HMC(epochs=160)`, the default, or `SMC()`.
+        sampler: settings of the algorithm, such as `HMC(epochs=160)` or `SMC()`. The default is
+            `AutoHMC`, which tunes itself, with as many epochs as the budget allows.
+        budget: what the default sampler may cost, over all particles together: a number of
+            trainings of the network (5 by default, as many as an ensemble of five takes), a time
+            such as `"30s"` or `"2min"`, or `sbmc.Budget(...)`, which also says how long the network
+            was trained.
+        validation: rows that the network was not trained on, as `data`. They choose s. A model from
+            `train_map` remembers those that it was given.
         particles: N, chains or particles per island.
         islands: P.
         seed: decides all noise; island i has the same noise whatever the number of islands.
@@ -76,6 +88,20 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         >>> posterior.positions.shape
         torch.Size([1, 4, 6])
     """
+    fits = single_fits(request, seconds_per_epoch)
+    if fits.unseen is None:
+        posterior = _fit_one(fits.requests[0])
+        # Warnings point at the line that called `fit`, which is above its decorator.
+        warn_if_not_ok(posterior.health, stacklevel=3)
+    else:
+        posterior = fit_mixture(fits.requests, fits.unseen, _fit_one, stacklevel=3)
+    if fits.budget:
+        posterior.settings["budget"] = fits.budget
+    return posterior
+
+
+def _fit_one(request: FitRequest) -> Posterior:
+    """One posterior of one target, without the warning of its verdict."""
     compute = request.compute
     refuse_if_locked(as_checkpoint(compute.checkpoint))
     prepared = prepare(request)
@@ -113,6 +139,4 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     )
     posterior.cost = with_peak(posterior.cost, prepared.memory, prepared.executor)
     warn_of_few_islands(posterior)
-    # Warnings point at the line that called `fit`, which is above its decorator.
-    warn_if_not_ok(posterior.health, stacklevel=3)
     return posterior

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from sbmc.fitting.preparation import Prepared, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
+from sbmc.fitting.single_fits import single_fits
 from sbmc.islands.executors import InProcess, Processes
 from sbmc.islands.executors.contract import available_cores
 from sbmc.islands.job import Job, plan_batches
@@ -100,6 +102,35 @@ def expect(request: FitRequest) -> Expectation:
         >>> expect(nn.Linear(2, 2), data, sampler=sbmc.HMC(epochs=50), islands=3).epochs
         50.0
     """
+    fits = single_fits(request, seconds_per_epoch)
+    expected = [_expect_one(each) for each in fits.requests]
+    return expected[0] if len(expected) == 1 else _added(expected)
+
+
+def seconds_per_epoch(request: FitRequest) -> float:
+    """What an epoch of one particle takes, from a few evaluations that are measured."""
+    expected = _expect_one(request)
+    chains = expected.particles * expected.islands
+    return expected.seconds / ((expected.epochs + expected.forward_epochs) * chains)
+
+
+def _added(expected: Sequence[Expectation]) -> Expectation:
+    """The candidates of a mixture, which run one after another."""
+    return dataclasses.replace(
+        expected[0],
+        epochs=sum(each.epochs for each in expected),
+        forward_epochs=sum(each.forward_epochs for each in expected),
+        total_epochs=sum(each.total_epochs for each in expected),
+        seconds=sum(each.seconds for each in expected),
+        bytes=max(each.bytes for each in expected),
+        total_bytes=max(each.total_bytes for each in expected),
+        disk_bytes=sum(each.disk_bytes for each in expected),
+        notes=(*expected[0].notes, f"a mixture of {len(expected)} posteriors and the network"),
+    )
+
+
+def _expect_one(request: FitRequest) -> Expectation:
+    """The cost of one posterior of one target."""
     prepared = prepare(request)
     job, islands = prepared.job, len(prepared.numbers)
     if job is None:

@@ -17,7 +17,7 @@ from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
 from sbmc.islands.job import Job
-from sbmc.islands.memory_budget import Memory, RunSize, refuse_features, settle_memory
+from sbmc.islands.memory_budget import Memory, RunSize, settle_memory
 from sbmc.islands.process_memory import parse_bytes
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
@@ -29,7 +29,7 @@ from sbmc.posterior.identity import DIVISIBLE, EXPLANATIONS, identify, software
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.prior.original import OriginalPrior, resolve_prior
 from sbmc.randomness import generator
-from sbmc.samplers import HMC
+from sbmc.samplers import AutoHMC
 from sbmc.samplers.contract import Sampler
 from sbmc.target.builder import EngineBuilder
 from sbmc.target.curvature import diagonal_fisher
@@ -88,7 +88,7 @@ def prepare(request: FitRequest) -> Prepared:
     keep_to_one_thread_after_a_fork()
     compute, particles, islands = request.compute, request.particles, request.islands
     scheme = Anchoring(request.s, request.prior)
-    _require_positive_integers(particles=particles, islands=islands)
+    require_positive_integers(particles=particles, islands=islands)
     limit = None if compute.memory_limit is None else parse_bytes(compute.memory_limit)
     executor, location = as_executor(compute.executor), as_checkpoint(compute.checkpoint)
     seed, first_island = request.seed, compute.first_island
@@ -165,8 +165,7 @@ def prepare(request: FitRequest) -> Prepared:
         build.chunk_size,
         limit,
     )
-    refuse_features(build.features_bytes, space.dim, run_size)
-    engine = build(anchor_positions[0])
+    engine = build(anchor_positions[0], limit)
     executor, memory = settle_memory(engine, run_size)
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
@@ -190,7 +189,7 @@ def prepare(request: FitRequest) -> Prepared:
 
 def _resolve_sampler(request: FitRequest) -> tuple[Sampler, Any, str]:
     """The algorithm, where it starts and how its islands are combined, checked together."""
-    algorithm: Sampler = HMC() if request.sampler is None else request.sampler
+    algorithm: Sampler = AutoHMC() if request.sampler is None else request.sampler
     good = isinstance(algorithm, Sampler) and dataclasses.is_dataclass(algorithm)
     require(good, "sampler", "settings such as sbmc.HMC(...) or sbmc.SMC(...)", request.sampler)
     start = algorithm.default_start if request.start is None else request.start
@@ -209,7 +208,8 @@ def _resolve_sampler(request: FitRequest) -> tuple[Sampler, Any, str]:
     return algorithm, start, weighting
 
 
-def _require_positive_integers(**values: Any) -> None:
+def require_positive_integers(**values: Any) -> None:
+    """Refuse counts, given by their names, that are no positive integers."""
     for name, value in values.items():
         require(is_whole(value) and value >= 1, name, "a positive integer", value)
 

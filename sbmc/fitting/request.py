@@ -29,10 +29,12 @@ class FitRequest:
     model: nn.Module
     data: Any
     _: KW_ONLY
-    s: float | None = None
+    s: float | str | None = None
     prior_variance: PriorVariance = "auto"
     likelihood: Any = "categorical"
     sampler: Sampler | None = None
+    budget: Any = None
+    validation: Any = None
     particles: int = 10
     islands: int = 1
     parameters: Selection = "all"

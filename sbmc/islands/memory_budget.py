@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import Phrase, require
 from sbmc.islands.checkpoints import CheckpointAt, saved_manifest
 from sbmc.islands.cost import Cost
 from sbmc.islands.executors import Executor, InProcess, Processes
@@ -25,7 +25,7 @@ from sbmc.islands.process_memory import format_bytes, peak_bytes, release_memory
 from sbmc.log import logger
 from sbmc.model.chunks import ACTIVATION_BYTES, Chunks
 from sbmc.model.threads import torch_threads
-from sbmc.samplers.contract import VECTORS, Sampler
+from sbmc.samplers.contract import Sampler
 from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.minibatch import BATCH_BYTES
@@ -269,25 +269,3 @@ def with_peak(cost: Cost, memory: Memory | None, executor: Executor) -> Cost:
         sizes = (peak, memory.limit, memory.expected)
         logger.warning(message, *map(format_bytes, sizes))
     return replace(cost, expected_bytes=memory.expected, peak_bytes=peak, memory_limit=memory.limit)
-
-
-def refuse_features(size: int, dim: int, run_size: RunSize) -> None:
-    """Refuse a limit that the features alone would exceed, before they are computed.
-
-    Args:
-        size: bytes of the features.
-        dim: number of sampled parameters.
-        run_size: the run.
-
-    Raises:
-        BadInput: they do not fit into the limit.
-    """
-    if run_size.limit is None or not size:
-        return
-    # They are joined from batches, which takes twice the memory for a moment.
-    least = resident_bytes() + 2 * size + run_size.population * VECTORS * dim * 4 + ALLOWANCE
-    if least > run_size.limit:
-        raise BadInput(
-            f"`memory_limit` must be at least {format_bytes(least)}, for features that are "
-            f"computed once, but got {format_bytes(run_size.limit)}."
-        )

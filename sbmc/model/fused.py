@@ -31,6 +31,7 @@ from sbmc.model.recording import (
     Unsupported,
     pruned,
 )
+from sbmc.model.replay import Replay
 from sbmc.model.rules import FOLDED, run
 
 
@@ -47,6 +48,7 @@ class FusedForward:
         Unsupported: the model has a part that cannot be recorded.
 
     Example:
+        >>> import torch
         >>> from sbmc.model.parameters import select_parameters
         >>> net = nn.Linear(3, 2)
         >>> forward = FusedForward(net, select_parameters(net), torch.zeros(2, 3))
@@ -65,6 +67,7 @@ class FusedForward:
         self._output = folded.output
         self._constants = [Value(tensor, None) for tensor in folded.constants]
         self._steps = _steps(folded)
+        self._replay = Replay(folded)
         if self._stem is not None:
             for position in self._stem.skipped:
                 self._steps[position] = _Step(None, ())
@@ -115,22 +118,13 @@ class FusedForward:
             raise Unsupported("other inputs than it was recorded with")
         if len(theta) == 1 and self.one_by_one:
             alone = tree_map(lambda t: t[0], inputs) if stacked else inputs
-            parameters = self._sampled.split(theta[0])
-            return self._run(parameters, None, alone, None, 1).unsqueeze(0)
-        parameters = self._sampled.split(theta)
-        return self._run(parameters, 0, inputs, 0 if stacked else None, len(theta))
+            (output,) = self._replay(self._sampled.split(theta[0]), leaves(alone))
+            return output.unsqueeze(0)
+        return self._run(theta, [Value(t, 0 if stacked else None) for t in leaves(inputs)])
 
-    def _run(
-        self,
-        parameters: dict[str, Tensor],
-        axis: int | None,
-        inputs: Inputs,
-        input_axis: int | None,
-        particles: int,
-    ) -> Tensor:
-        given = [Value(tensor, input_axis) for tensor in leaves(inputs)]
-        weights = {name: Value(tensor, axis) for name, tensor in parameters.items()}
-        examples = given[0].shape[0]
+    def _run(self, theta: Tensor, given: list[Value]) -> Tensor:
+        particles, examples = len(theta), given[0].shape[0]
+        weights = {name: Value(part, 0) for name, part in self._sampled.split(theta).items()}
         results: list[Any] = [None] * len(self._steps)
 
         def value_of(reference: Any) -> Any:
@@ -169,7 +163,7 @@ class FusedForward:
                 results[position] = run(call)
             for done in releases:
                 results[done] = None
-        return _as_particle_outputs(value_of(self._output), axis, particles)
+        return _as_particle_outputs(value_of(self._output), particles)
 
 
 class _Step(NamedTuple):
@@ -205,11 +199,9 @@ def _refuse_mixing(recording: Recording) -> None:
             raise Unsupported("a view by strides")
 
 
-def _as_particle_outputs(value: Any, axis: int | None, particles: int) -> Tensor:
+def _as_particle_outputs(value: Any, particles: int) -> Tensor:
     if not isinstance(value, Value):
         raise Unsupported("an output that is not one tensor")
-    if axis is None:
-        return value.tensor
     if value.axis is None:
         return value.tensor.expand(particles, *value.tensor.shape)
     return value.at(0)
@@ -233,7 +225,7 @@ def fold_batch_norms(recording: Recording) -> Recording:
         layer = _layer_before(recording, readers, x)
         if layer is None or mean is None:
             continue
-        arguments = (layer.arguments, (gain, shift, mean, variance, eps))
+        arguments = (*layer.arguments, gain, shift, mean, variance, eps)
         operations[position] = Operation(f"{FOLDED}.default", arguments, (), normal.shape)
     return pruned(replace(recording, operations=tuple(operations)))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -135,34 +135,52 @@ def _references(value: Any) -> Iterator[Reference]:
             yield from _references(each)
 
 
-def pruned(recording: Recording) -> Recording:
-    """The same without operations that the output does not need."""
-    needed: set[int] = set()
-    waiting: list[Reference] = [recording.output]
+def needed(recording: Recording, outputs: Iterable[Reference]) -> list[int]:
+    """Positions of the operations that some values come from, in their order."""
+    found: set[int] = set()
+    waiting = list(outputs)
     while waiting:
         reference = waiting.pop()
-        if isinstance(reference, Result) and reference.position not in needed:
-            needed.add(reference.position)
+        if isinstance(reference, Result) and reference.position not in found:
+            found.add(reference.position)
             waiting += recording.operations[reference.position].references()
-    order = sorted(needed)
+    return sorted(found)
+
+
+def pruned(recording: Recording) -> Recording:
+    """The same without operations that the output does not need."""
+    order = needed(recording, [recording.output])
     places = {position: index for index, position in enumerate(order)}
-    return Recording(
-        tuple(_moved(recording.operations[position], places) for position in order),
-        recording.constants,
-        _moved_value(recording.output, places),
-        recording.space,
+
+    def moved(reference: Reference) -> Reference:
+        if isinstance(reference, Result):
+            return Result(places[reference.position], reference.item)
+        return reference
+
+    return replace(
+        recording,
+        operations=tuple(_mapped(recording.operations[position], moved) for position in order),
+        output=moved(recording.output),
     )
 
 
-def _moved(operation: Operation, places: dict[int, int]) -> Operation:
-    arguments = _moved_value(operation.arguments, places)
-    keywords = _moved_value(operation.keywords, places)
-    return Operation(operation.name, arguments, keywords, operation.shape)
+def substituted(recording: Recording, values: Mapping[Reference, Reference]) -> Recording:
+    """The same with some values in the place of others."""
+
+    def other(reference: Reference) -> Reference:
+        return values.get(reference, reference)
+
+    operations = tuple(_mapped(operation, other) for operation in recording.operations)
+    return replace(recording, operations=operations, output=other(recording.output))
 
 
-def _moved_value(value: Any, places: dict[int, int]) -> Any:
-    if isinstance(value, Result):
-        return Result(places[value.position], value.item)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_moved_value(each, places) for each in value)
-    return value
+def _mapped(operation: Operation, function: Callable[[Reference], Reference]) -> Operation:
+    def of(value: Any) -> Any:
+        if isinstance(value, (Input, Parameter, Constant, Result)):
+            return function(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(of(each) for each in value)
+        return value
+
+    arguments, keywords = of(operation.arguments), of(operation.keywords)
+    return replace(operation, arguments=arguments, keywords=keywords)

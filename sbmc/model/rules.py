@@ -273,9 +273,8 @@ def _folded(call: Call) -> Any:
     gain · (w x + b − mean) / √(variance + eps) + shift has the weights w' = scale · w and the bias
     (b − mean) · scale + shift, with scale = gain / √(variance + eps).
     """
-    layer, normal = call.arguments
-    x, weight, bias, *options = layer
-    gain, shift, mean, variance, eps = normal
+    x, weight, bias, *options = call.arguments[:-5]
+    gain, shift, mean, variance, eps = call.arguments[-5:]
     scale = variance.map(lambda t: (t + eps).rsqrt())
     scale = scale if gain is None else _with(call, "mul", gain, scale)
     rank = len(weight.shape)

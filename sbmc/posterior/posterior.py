@@ -19,12 +19,12 @@ from sbmc.islands.health import Health, assess
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Gaussian, Likelihood
 from sbmc.model.data import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
-from sbmc.model.forward import Forward, build_forward
-from sbmc.model.frozen_part import SplitModel, split_model
+from sbmc.model.frozen_part import SplitModel
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.predicting import BATCH as PREDICTION_BATCH
-from sbmc.model.predicting import Predictor
+from sbmc.model.predicting import Predictor, build_evaluator
 from sbmc.model.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
+from sbmc.posterior.mixture import Mixture
 from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
@@ -50,8 +50,9 @@ class Posterior:
             chain count as further particles. Islands that failed are not included.
         weights: `(islands, particles)` float64, summing to 1.
         within: weights inside each island, every row summing to 1.
-        weighting: how islands are combined, `"evidence"` or `"equal"`.
-        log_evidence: `(islands,)` float64; zero for MCMC and ensembles, which estimate none.
+        weighting: how islands are combined, `"evidence"`, `"equal"` or, of a mixture, `"stacked"`.
+        log_evidence: `(islands,)` float64; zero for MCMC and ensembles, which estimate none. Of a
+            mixture, the logs of the islands' weights.
         islands: one report per island, failed ones included.
         cost: the cost of the run.
         settings: all that decided the result, as plain values.
@@ -106,6 +107,11 @@ class Posterior:
         return posterior_card(self)
 
     @property
+    def model(self) -> nn.Module:
+        """The network, with the weights of the anchor."""
+        return self._model
+
+    @property
     def space(self) -> ParameterSpace:
         """The sampled parameters."""
         return self._space
@@ -144,6 +150,12 @@ class Posterior:
     def health(self) -> Health:
         """Whether particles moved and were accepted, with reasons and remedies; see `Health`."""
         return assess(self.islands, self.settings)
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """What a posterior of `s="auto"` is made of, with its weights; None for another one."""
+        described = self.settings.get("mixture")
+        return None if described is None else Mixture.from_dict(described)
 
     @property
     def island_ess(self) -> float:
@@ -265,48 +277,9 @@ class Posterior:
 
     def first(self, islands: int) -> Posterior:
         """The posterior of the first islands only, as a run with so many would have given it."""
-        most = len(self.islands)
-        good = is_whole(islands) and 1 <= islands <= most
-        require(good, "islands", f"an integer from 1 to {most}", islands)
-        reports = self.islands[:islands]
-        completed = sum(report.outcome == "completed" for report in reports)
-        require(completed > 0, "islands", "enough for one that completed", islands)
-        spent = sum(report.epochs for report in reports) + self.settings.get("pilot_epochs", 0)
-        forward = sum(report.forward_epochs for report in reports)
-        forward += self.settings.get("pilot_forward_epochs", 0)
-        epochs = spent / islands
-        particles = self.settings.get("particles", self.positions.shape[1])
-        settings = {**self.settings, "islands": islands}
-        curvature = self.cost.prior_epochs
-        if "anchors" in settings:
-            settings["anchors"] = min(islands, settings["anchors"])
-            curvature = curvature / self.settings["anchors"] * settings["anchors"]
-        if "prior_epochs" in settings:
-            settings["prior_epochs"] = int(curvature)
-        total = epochs * particles * islands + self.cost.anchor_epochs + curvature
-        cost = replace(
-            self.cost,
-            epochs=epochs,
-            forward_epochs=forward / islands,
-            total_epochs=total,
-            wall_seconds=None,
-            prior_epochs=curvature,
-        )
-        smaller = Posterior(
-            self._model,
-            self._space,
-            self._likelihood,
-            self.positions[:completed],
-            log_evidence=self.log_evidence[:completed],
-            islands=reports,
-            cost=cost,
-            settings=settings,
-            within=self.within[:completed],
-            weighting=self.weighting,
-        )
-        smaller.priors = None if self.priors is None else self.priors[:completed]
-        smaller.power = self.power
-        return smaller
+        from sbmc.posterior.first_islands import first_islands
+
+        return first_islands(self, islands)
 
     def to_arviz(self, *, draws: int | None = None) -> Any:
         """The posterior as `arviz.InferenceData`; needs the extra `pip install 'sbmc[arviz]'`.
@@ -368,12 +341,19 @@ class Posterior:
                 sums.add(outputs, weights[part])
         return sums.prediction()
 
+    def outputs(self, theta: Tensor, inputs: Inputs) -> Tensor:
+        """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`."""
+        predictor, split = self._predictor_for(inputs)
+        with torch.no_grad():
+            features = inputs if split is None else split.features(inputs)
+            return torch.cat([outputs for _, outputs in predictor.outputs(theta, features)])
+
     def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
         """The predictor, which is built by the first thread that needs it."""
         with self._evaluator_lock:
             if self._evaluator is None:
                 few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
-                forward, split = _build_evaluator(self._model, self._space, few)
+                forward, split = build_evaluator(self._model, self._space, few)
                 self._input_description = {"inputs": describe_rows(few)}
                 few = few if split is None else split.features(few)
                 theta = self.positions.flatten(0, 1)[0]
@@ -385,15 +365,3 @@ def _bytes(prediction: Prediction | RegressionPrediction) -> int:
     """Bytes of the largest part of a prediction."""
     part = prediction.probs if isinstance(prediction, Prediction) else prediction.mean
     return part.nbytes
-
-
-def _build_evaluator(
-    model: nn.Module, space: ParameterSpace, inputs: Inputs
-) -> tuple[Forward, SplitModel | None]:
-    """The forward for `space`; of the final layer only, if nothing else is sampled."""
-    few = rows(inputs, 0, 2)
-    split = split_model(model, space, few)
-    if split is None:
-        return build_forward(model, space, few, gradient=False), None
-    features = split.features(few)
-    return build_forward(split.head, split.space, features, gradient=False), split

@@ -16,7 +16,7 @@ from torch import Tensor
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
-from sbmc.posterior.weights import WEIGHTINGS, island_weights
+from sbmc.posterior.weights import STACKED, WEIGHTINGS, island_weights
 from sbmc.storage.files import mismatch
 
 LIKELIHOODS = ("categorical", "gaussian", "custom")
@@ -58,7 +58,7 @@ def check_contents(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor], w
     part = required.get(metadata["likelihood"]["name"])
     good = part is None or part in metadata["likelihood"]
     need(good, f"a likelihood with its {part}", likelihood)
-    good = metadata.get("weighting") in WEIGHTINGS
+    good = metadata.get("weighting") in (*WEIGHTINGS, STACKED)
     need(good, f"a weighting, one of {', '.join(WEIGHTINGS)}", metadata.get("weighting"))
     wrong = mismatch(Cost, metadata.get("cost"))
     need(not wrong, "a cost", Phrase(f"a cost where {wrong}"))

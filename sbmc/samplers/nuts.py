@@ -234,6 +234,7 @@ class NUTS(Sampler):
                 report(runs)
 
         def evaluate(positions: Tensor) -> tuple[Tensor, Tensor]:
+            positions = positions.to(start.device)  # nutpie computes on the CPU
             return tempered(positions, target(positions.to(start)), self.temperature)
 
         most = self.side_by_side(start.shape[1])

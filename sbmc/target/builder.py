@@ -12,7 +12,7 @@ from sbmc.likelihoods import Likelihood, as_likelihood
 from sbmc.log import logger
 from sbmc.model.data import Examples, as_examples, count, rows
 from sbmc.model.forward import Forward, build_forward, check_path
-from sbmc.model.frozen_part import SplitModel, split_model
+from sbmc.model.frozen_part import MOST_IN_MEMORY, SplitModel, split_model
 from sbmc.model.functional import converted, evaluation_copy
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.prior.gaussian import anchored_prior
@@ -26,8 +26,8 @@ from sbmc.target.target import Target
 class EngineBuilder:
     """Checks the data against the model when it is made, and builds the engine when it is called.
 
-    Where only the final layer is sampled, the engine is over that layer alone, and its data are the
-    features that the frozen part computes once.
+    Where a part of the model depends on no sampled parameter, the engine is over the rest alone,
+    and its data are the features that the frozen part computes once.
 
     Args:
         model: the network, in the dtype and on the device of the data.
@@ -98,15 +98,22 @@ class EngineBuilder:
         """Bytes of the features that are computed once; 0 if there are none."""
         return self._features * len(self._examples)
 
-    def __call__(self, point: Tensor) -> LikelihoodEngine:
+    def __call__(self, point: Tensor, memory_limit: int | None = None) -> LikelihoodEngine:
         """Build the engine, with chunks by rule until it is settled.
 
         Args:
             point: parameters `(dim,)` at which a kernel is tried and memory is measured.
+            memory_limit: bytes that the process may take; features of more than a quarter of it are
+                kept in a file.
         """
         examples = self._examples
         if self._split is not None:
-            examples = Examples(self._split.features(examples.inputs), examples.targets)
+            most = MOST_IN_MEMORY if memory_limit is None else memory_limit // 4
+            on_disk = self.features_bytes > min(most, MOST_IN_MEMORY)
+            features = self._split.features(examples.inputs, on_disk=on_disk)
+            examples = Examples(features, examples.targets)
+            where = "in a file" if on_disk else "in memory"
+            logger.info("features of %d bytes are kept %s", self.features_bytes, where)
         parts = self._forward, examples, self._likelihood, point
         return LikelihoodEngine(*parts, source=self._source)
 

@@ -223,12 +223,18 @@ def expect_tuning(plan: Plan, data_dir: Path | None = None) -> tuple[Expectation
     )
     networks = len(v_grid(plan.v)) * plan.folds
     training = sbmc.expect(
-        network, examples.select(fold.train), s=1.0, sampler=passes, particles=networks
+        network,
+        examples.select(fold.train),
+        s=1.0,
+        prior_variance=1.0,
+        sampler=passes,
+        particles=networks,
     )
     sampling = sbmc.expect(
         network,
         examples.select(fold.seen),
         s=0.1,
+        prior_variance=1.0,
         sampler=build_sampler(str(plan.method.sampler), settings),
         particles=settings["particles"],
         start=settings["start"],

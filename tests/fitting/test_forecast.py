@@ -85,7 +85,7 @@ def test_an_upper_bound_is_one(net):
 
 
 def test_workers_share_the_time_and_not_the_memory(net):
-    options = {"islands": 8, "particles": 20}
+    options = {"islands": 8, "particles": 20, "sampler": sbmc.HMC(epochs=160)}
     executors = [
         sbmc.InProcess(fold=1, threads=1),
         sbmc.Processes(workers=4, threads=1),

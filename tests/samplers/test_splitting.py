@@ -18,7 +18,7 @@ from targets import (
     skewed_log_likelihood,
 )
 
-from sbmc import HMC, SMC, BadInput
+from sbmc import HMC, SMC
 from sbmc.samplers import hmc_kernel
 
 
@@ -178,22 +178,6 @@ class TestDistribution:
 
 
 class TestSettings:
-    @pytest.mark.parametrize(
-        ("settings", "message"),
-        [
-            ({"precondition": 2, "epochs": 60}, "`precondition` must be left out with `splitting`"),
-            ({"step_size": 1.6}, "`step_size` must be at most a quarter turn with `splitting`"),
-        ],
-    )
-    def test_nonsense_is_refused(self, settings, message):
-        with pytest.raises(BadInput) as refusal:
-            HMC(splitting=True, **settings)
-        assert str(refusal.value).startswith(message)
-
-    def test_is_a_matter_of_yes_or_no(self):
-        with pytest.raises(BadInput, match="`splitting` must be True, False or None"):
-            HMC(splitting=1.0)
-
     def test_left_out_it_is_none_which_no_hash_shows(self):
         assert HMC().splitting is None
         assert HMC().largest_step == math.inf
