@@ -23,7 +23,7 @@ import sbmc
 from sbmc.baselines import dropout_posterior, swag, train_mc_dropout, train_swa
 from sbmc.datasets.bundle import DataBundle
 from sbmc.posterior.posterior import Posterior
-from sbmc.prediction.mixing import ClassificationSums
+from sbmc.prediction.mixture import ClassificationSums
 from sbmc.prediction.prediction import Prediction, concatenate
 from sbmc_studies.gauntlet.networks import build_pair_network
 from sbmc_studies.gauntlet.pairs import Pair
