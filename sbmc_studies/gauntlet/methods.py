@@ -252,12 +252,12 @@ def _laplace(run: PairRun, layers: str) -> Fitted:
     trained = run.network
     subset = "last_layer" if layers == "last" else "all"
     try:
-        from laplace import Laplace
+        import laplace
 
         with warnings.catch_warnings():
             # It warns of its own defaults, which are meant here.
             warnings.simplefilter("ignore", UserWarning)
-            approximation = Laplace(
+            approximation: Any = laplace.Laplace(
                 copy.deepcopy(trained.model),
                 "classification",
                 subset_of_weights=subset,

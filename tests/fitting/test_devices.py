@@ -117,7 +117,7 @@ def test_training_stays_on_the_device_of_the_model(likelihood, targets, outputs,
     with pretended_accelerator() as device:
         model = network(outputs).to(device)
         data = INPUTS, targets
-        options = dict(likelihood=likelihood, initial=initial, batch_size=7, max_epochs=2)
+        options = {"likelihood": likelihood, "initial": initial, "batch_size": 7, "max_epochs": 2}
         trained = sbmc.train_map(model, data, data, **options)
         assert next(trained.parameters()).device == ACCELERATOR
         ensemble = sbmc.train_ensemble(model, data, members=2, anchored=True, **options)
