@@ -11,6 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def _measure_here(particles: int, epochs: int, limit: int | None, dtype: str | N
     from benchmarks.peers.protocol import peak_bytes
 
     torch.manual_seed(0)
-    pairs = list(zip(WIDTHS[:-1], WIDTHS[1:], strict=True))
+    pairs = list(pairwise(WIDTHS))
     layers = [layer for pair in pairs for layer in (nn.Linear(*pair), nn.ReLU())]
     model = nn.Sequential(*layers[:-1])
     inputs = torch.randn(100, WIDTHS[0])

@@ -14,7 +14,8 @@ from sbmc.islands.island import Island, IslandReport
 from sbmc.likelihoods import Likelihood
 from sbmc.log import logger
 from sbmc.model.parameters import ParameterSpace
-from sbmc.posterior.posterior import Posterior, as_dtype
+from sbmc.posterior.dtypes import as_dtype
+from sbmc.posterior.posterior import Posterior
 from sbmc.prior.gaussian import AnchoredPrior
 
 # How many numbers are converted to parameters at a time.

@@ -81,7 +81,7 @@ class Budget:
         """
         if self.trained_epochs is not None:
             return TrainingLength(float(self.trained_epochs), "given as `trained_epochs`")
-        remembered = getattr(getattr(model, "history", None), "epochs", None)
+        remembered: Any = getattr(getattr(model, "history", None), "epochs", 0)
         if is_number(remembered) and remembered > 0:
             return TrainingLength(float(remembered), "remembered by the model")
         by_rule = USUAL_STEPS * USUAL_BATCH / examples

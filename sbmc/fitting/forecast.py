@@ -199,7 +199,7 @@ def check(request: FitRequest) -> Prepared:
         BadInput: `fit` would refuse an argument.
         TypeError: `fit` does not have an argument.
     """
-    return prepare(request)
+    return prepare(single_fits(request, seconds_per_epoch).requests[0])
 
 
 def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:

@@ -95,6 +95,7 @@ def prepare(request: FitRequest) -> Prepared:
     """
     keep_to_one_thread_after_a_fork()
     compute, particles, islands = request.compute, request.particles, request.islands
+    assert not isinstance(request.s, str)  # `single_fits` has chosen a number
     scheme = Anchoring(request.s, request.prior)
     require_positive_integers(particles=particles, islands=islands)
     limit = None if compute.memory_limit is None else parse_bytes(compute.memory_limit)

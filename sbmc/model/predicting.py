@@ -76,7 +76,11 @@ class Predictor(NamedTuple):
         return cls(forward, kernel, batch, COPIES * steps[-1].shape[0])
 
     def outputs(
-        self, theta: Tensor, inputs: Inputs, dtype: torch.dtype | None = None
+        self,
+        theta: Tensor,
+        inputs: Inputs,
+        dtype: torch.dtype | None = None,
+        most: int | None = None,
     ) -> Iterator[tuple[slice, Tensor]]:
         """Go through all particles, some at a time.
 
@@ -84,12 +88,14 @@ class Predictor(NamedTuple):
             theta: `(particles, dim)`.
             inputs: a batch of examples.
             dtype: to which particles are converted, some at a time; as they are if None.
+            most: particles that go through together, at most; by rule if None.
 
         Yields:
             Which particles, and their outputs `(particles, examples, ...)`.
         """
         examples = count(inputs)
         size = self._particles_at_once(examples)
+        size = size if most is None else min(size, most)
         parts = [slice(start, start + size) for start in range(0, len(theta), size)]
         if self.kernel is None:
             prepared = self.forward.prepare(inputs)

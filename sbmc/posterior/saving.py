@@ -17,8 +17,9 @@ from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likelihood
 from sbmc.model.functional import converted
 from sbmc.model.parameters import ParameterSpace, named_tensors
+from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.origin import fingerprint
-from sbmc.posterior.posterior import Posterior, as_dtype
+from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.saved_contents import check_contents, check_weights
 from sbmc.posterior.saved_probe import (
     compare,

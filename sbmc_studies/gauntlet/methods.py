@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from sbmc.prediction.mixing import ClassificationSums
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -24,6 +23,7 @@ import sbmc
 from sbmc.baselines import dropout_posterior, swag, train_mc_dropout, train_swa
 from sbmc.datasets.bundle import DataBundle
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.mixture import ClassificationSums
 from sbmc.prediction.prediction import Prediction, concatenate
 from sbmc_studies.gauntlet.networks import build_pair_network
 from sbmc_studies.gauntlet.pairs import Pair
@@ -252,12 +252,12 @@ def _laplace(run: PairRun, layers: str) -> Fitted:
     trained = run.network
     subset = "last_layer" if layers == "last" else "all"
     try:
-        from laplace import Laplace
+        import laplace
 
         with warnings.catch_warnings():
             # It warns of its own defaults, which are meant here.
             warnings.simplefilter("ignore", UserWarning)
-            approximation = Laplace(
+            approximation: Any = laplace.Laplace(
                 copy.deepcopy(trained.model),
                 "classification",
                 subset_of_weights=subset,

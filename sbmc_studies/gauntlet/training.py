@@ -81,7 +81,7 @@ def _train(
         for index in torch.randperm(len(labels)).split(settings["batch_size"]):
             optimiser.zero_grad()
             loss = F.cross_entropy(model(inputs[index]), labels[index])
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
             total += float(loss.detach()) * len(index)
         losses.append(total / len(labels))

@@ -219,7 +219,7 @@ def test_large_features_go_to_a_file(data, monkeypatch):
     monkeypatch.setattr("sbmc.model.frozen_part._room", note)
     fitted(Net(), data)
     assert on_disk == []  # one batch, in memory
-    monkeypatch.setattr("sbmc.target.building.MOST_IN_MEMORY", 100)
+    monkeypatch.setattr("sbmc.target.builder.MOST_IN_MEMORY", 100)
     fitted(Net(), data)
     assert on_disk == [True]
 
@@ -232,7 +232,7 @@ def test_adapters_are_sampled_as_without_a_cut(executor, monkeypatch):
     cut = fitted(net, sentences(), "down|up", compute=compute)
     assert cut.predict(sentences()[0]).probs.shape == (7, 3)
     if executor is None:
-        for module in ("sbmc.target.building", "sbmc.posterior.posterior"):
+        for module in ("sbmc.target.builder", "sbmc.posterior.posterior"):
             monkeypatch.setattr(importlib.import_module(module), "split_model", lambda *_: None)
     plain = fitted(net, sentences(), "down|up", compute=sbmc.Compute())
     torch.testing.assert_close(cut.positions, plain.positions, rtol=1e-8, atol=1e-10)

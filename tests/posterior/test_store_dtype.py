@@ -75,5 +75,5 @@ def test_a_checkpoint_does_not_depend_on_it(full, tmp_path):
 
 
 def test_a_dtype_without_fractions_is_refused():
-    with pytest.raises(BadInput, match="`store_dtype` must be a floating-point torch.dtype"):
+    with pytest.raises(BadInput, match=r"`store_dtype` must be a floating-point torch\.dtype"):
         sbmc.Compute(store_dtype=torch.int8)
