@@ -1,5 +1,6 @@
 """Samplers: one algorithm a file, each with a `State`, an `Info` and a pure batched `step`."""
 
+from sbmc.samplers.auto_hmc import AutoHMC
 from sbmc.samplers.ghmc import GHMC
 from sbmc.samplers.hmc import HMC
 from sbmc.samplers.mala import MALA
@@ -10,4 +11,4 @@ from sbmc.samplers.sgld import SGLD
 from sbmc.samplers.smc import SMC
 from sbmc.samplers.ubu import UBU
 
-__all__ = ["GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"]
+__all__ = ["GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU", "AutoHMC"]

@@ -17,13 +17,14 @@ from sbmc.model.kernels.native import steps
 class IslandNoise:
     """Noise for a batch of islands, the particles of one island after those of another.
 
-    What an island gets depends on its own generator alone: it is the same whether the island runs
-    alone or folded into a batch.
+    The noise of an island depends on its own generator only: it is the same whether the island runs
+    alone or in a batch.
 
     Args:
         generators: one per island.
         particles: particles per island.
-        device: where the numbers are wanted; they are drawn on the CPU, alike everywhere.
+        device: where the numbers are used; they are drawn on the CPU, so that they are the same on
+            every device.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class IslandNoise:
         return torch.cat([torch.rand(1, generator=g, dtype=torch.float64) for g in self.generators])
 
     def permutations(self, count: int) -> Tensor:
-        """Orders of `count` things, one for each particle: `(islands * particles, count)`."""
+        """Permutations of `count` items, one for each particle: `(islands * particles, count)`."""
         rows = [
             torch.randperm(count, generator=g)
             for g in self.generators

@@ -19,7 +19,7 @@ from sbmc.model.forward import Forward
 from sbmc.model.kernels.choice import BatchKernel, Kernel, choose_kernel, find_batch_kernel
 from sbmc.model.kernels.native import adam
 from sbmc.model.threads import even_chunks, side_by_side, thread_count
-from sbmc.target.memory_needs import may_keep
+from sbmc.target.memory_needs import may_store
 from sbmc.training.adam import DECAY, EPSILON, AdamState
 from sbmc.training.setup import TrainingData
 
@@ -133,7 +133,7 @@ def compile_training(
     if kernel is None or batches is None:
         return None
     validation, laid = data.validation, None
-    if validation is not None and may_keep(kernel.prepared_bytes(len(validation))):
+    if validation is not None and may_store(kernel.prepared_bytes(len(validation))):
         assert isinstance(validation.inputs, Tensor)  # as the training data are
         laid = kernel.prepare(validation.inputs, validation.targets)
     return CompiledTraining(batches, kernel, validation, laid)

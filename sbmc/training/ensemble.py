@@ -166,8 +166,9 @@ def train_ensemble(
         validation: validation data, or None to train for `max_epochs` and keep the last weights.
         members: how many to train.
         prior_variance: the prior: `"auto"` (the default), `sbmc.ByLayer(...)`,
-            `sbmc.WeightDecay(...)`, a number v, a mapping or a tensor, as for `fit`. With
-            `initial="model"`, `"auto"` is wide enough for the weights that the model has.
+            `sbmc.WeightDecay(...)`, a number v, a mapping or a tensor, as for `fit`. Here `"auto"`
+            is `ByLayer(least=1.0)`, since the maximum of a narrower prior is near zero weights.
+            With `initial="model"` it is wide enough for the weights that the model has.
         likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
         parameters: which parameters to train, as for `fit`; the others keep the model's values.
         seed: of all members' streams.

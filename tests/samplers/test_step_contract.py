@@ -9,7 +9,7 @@ import pytest
 import torch
 from targets import AnalyticTarget, island_noise, skewed_log_likelihood
 
-from sbmc.samplers import ghmc, hmc_kernel, mala, pcn, sghmc, sgld, ubu
+from sbmc.samplers import ghmc, hmc_kernel, langevin, mala, pcn, sghmc, sgld, ubu
 
 PARTICLES = 20
 THREE = torch.full((PARTICLES,), 3)  # leapfrog steps of each particle
@@ -63,6 +63,13 @@ KERNELS = {
         gradient=3,
         leapfrog=THREE,
         friction=2.0,
+    ),
+    "langevin": Kernel(
+        lambda start, target: langevin.init(island_noise(len(start)), start, target),
+        lambda rng, state, target: langevin.step(
+            rng, state, target, step_size=torch.full((rng.particles,), 0.1), friction=1.0
+        ),
+        rejects=False,
     ),
     "sgld": stochastic(sgld),
     "sghmc": stochastic(sghmc, friction=1.0),

@@ -111,7 +111,7 @@ def test_members_have_the_same_bits_on_any_number_of_threads_and_in_any_group():
 
 def test_validation_data_that_are_not_kept_laid_out(monkeypatch):
     whole = train()
-    monkeypatch.setattr(compiled, "may_keep", lambda size: False)
+    monkeypatch.setattr(compiled, "may_store", lambda size: False)
     monkeypatch.setattr(compiled, "VALIDATION_ROWS", 11)
     parts = train()
     for a, b in zip(whole.histories, parts.histories, strict=True):

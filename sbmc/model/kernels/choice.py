@@ -123,7 +123,7 @@ def choose_kernel(
     layers = forward.layers()
     if layers is not None:
         layers = [(name, module) for name, module in layers if type(module) not in PASSING]
-    reasons = [] if layers is not None else ["the model is not a chain of layers"]
+    reasons = [] if layers is not None else [f"not a chain of layers: {forward.chain_reason}"]
     known: list[tuple[Any, Any]] = [(kind, layers) for kind in KERNELS if layers is not None]
     adjusted = forward.adjusted()
     if adjusted is not None:

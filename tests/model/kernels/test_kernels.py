@@ -214,7 +214,7 @@ def test_a_target_that_was_sent_has_its_kernel_again(name):
 @pytest.mark.parametrize(
     ("layers", "reason"),
     [
-        ([nn.Linear(5, 4), nn.LayerNorm(4), nn.Linear(4, 3)], "LayerNorm"),
+        ([nn.Linear(5, 4), nn.LayerNorm(4), nn.Linear(4, 3)], "layer_norm"),
         ([nn.Tanh(), nn.Linear(5, 4), nn.Linear(4, 3)], "a Tanh of the inputs"),
         ([nn.Linear(5, 4), nn.Linear(4, 3), nn.Tanh()], "no linear layer"),
         ([nn.ReLU(), nn.Linear(5, 4), nn.Linear(4, 3)], "a ReLU of the inputs"),

@@ -203,7 +203,8 @@ class ChainKernel:
         for first in range(0, batches, step):
             some = inputs[first * self.batch : (first + step) * self.batch]
             if height or width:
-                some = F.pad(some, (width, width, height, height))
+                images = some.reshape(len(some), *self._steps[0].shape)
+                some = F.pad(images, (width, width, height, height))
             laid[first : first + step] = self._side_by_side(some.flatten(1))
         return laid
 

@@ -1,0 +1,310 @@
+"""Hamiltonian Monte Carlo that tunes itself: dynamics from the anchor, then exact moves.
+
+Particles leave their start by Langevin dynamics (`langevin`), whose step size follows from how hot
+they run or how well they keep their energy (`thermostat`). Then come HMC trajectories with a
+Metropolis test, about a quarter of the prior's period long: the first of them tune the step size,
+and from then on it is frozen, so that every move leaves the posterior invariant. What the dynamics
+have left out of equilibrium, the exact moves put right. The step size is annealed, and never the
+temperature.
+
+One rule decides what the epochs are spent on; see `schedule_of`. With a budget in epochs, nothing
+has to be set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import is_number, is_whole, require
+from sbmc.log import logger
+from sbmc.samplers.auto_phases import (
+    hand_on_step_size,
+    make_exact_moves,
+    pass_over_batches,
+    step_on_all_data,
+)
+from sbmc.samplers.auto_state import AutoRun, AutoState
+from sbmc.samplers.contract import VECTORS, EvaluationCount, Sampler
+from sbmc.samplers.noise import IslandNoise, island_rows
+from sbmc.samplers.remedies import Symptom, call_of, longer_run
+from sbmc.samplers.snapshot import (
+    NO_CHECKPOINTS,
+    Checkpointer,
+    set_generators,
+    snapshot_of,
+    with_fields,
+    with_runs,
+)
+from sbmc.target.minibatch import MiniBatches
+from sbmc.target.target import Target
+
+if TYPE_CHECKING:
+    from typing import Self
+
+FIRST_STEP = 0.02
+BATCH_SIZE = 64
+# In fewer batches, as many more steps are not worth the noise of their gradients.
+FEWEST_BATCHES = 8
+# From so many epochs on, steps on all data go as far as those on batches, without their noise.
+EPOCHS_FOR_ALL_DATA = 64
+# Fewer epochs hold no exact moves that would be worth what they take from the dynamics.
+EPOCHS_FOR_EXACT_MOVES = 24
+# The part of a run that goes on batches, if exact moves follow; then steps on all data, which
+# find the step size; and the part of the exact moves that tune it.
+SHARE_ON_BATCHES, SHARE_ON_ALL_DATA, TUNING = 0.5, 0.2, 0.3
+# Vectors of a position's size that a particle takes at the worst moment; measured.
+FURTHER_VECTORS = 4
+
+
+class Schedule(NamedTuple):
+    """What the epochs of a run are spent on, in this order, and why."""
+
+    on_batches: int  # passes in mini-batches
+    on_all_data: int  # dynamics on all data, their first evaluation included
+    exact: int  # leapfrog steps of exact moves
+    reason: str
+
+    @property
+    def epochs(self) -> int:
+        """All of them."""
+        return self.on_batches + self.on_all_data + self.exact
+
+    @property
+    def dynamics(self) -> int:
+        """The epochs after which exact moves begin."""
+        return self.on_batches + self.on_all_data
+
+    @property
+    def tuned_until(self) -> int:
+        """The epochs after which the step size is frozen."""
+        return self.dynamics + int(TUNING * self.exact)
+
+
+def schedule_of(examples: int, epochs: int) -> Schedule:
+    """The one rule that decides between mini-batches and all data.
+
+    Args:
+        examples: n.
+        epochs: the budget.
+
+    Returns:
+        All data at every step, if there are few batches of them, or epochs enough; mini-batches
+        for the first half and exact moves for the rest, if those are affordable; and else
+        mini-batches alone.
+
+    Example:
+        >>> schedule_of(100, 20)[:3], schedule_of(5_000, 40)[:3], schedule_of(5_000, 8)[:3]
+        ((0, 10, 10), (20, 8, 12), (8, 0, 0))
+    """
+    batches = math.ceil(examples / BATCH_SIZE)
+    size = f"{examples} examples, {epochs} epochs"
+    if batches < FEWEST_BATCHES or epochs >= EPOCHS_FOR_ALL_DATA:
+        few = f"there are fewer than {FEWEST_BATCHES} batches of {BATCH_SIZE}"
+        many = f"from {EPOCHS_FOR_ALL_DATA} epochs on, steps on all data go as far as on batches"
+        reason = few if batches < FEWEST_BATCHES else many
+        return Schedule(0, epochs // 2, epochs - epochs // 2, f"{size}: all data, since {reason}")
+    if epochs < EPOCHS_FOR_EXACT_MOVES:
+        reason = f"{size}: mini-batches alone, since exact moves take {EPOCHS_FOR_EXACT_MOVES}"
+        return Schedule(epochs, 0, 0, f"{reason} epochs or more; the posterior is biased")
+    first = round(SHARE_ON_BATCHES * epochs)
+    second = round(SHARE_ON_ALL_DATA * epochs)
+    reason = f"{size}: mini-batches for {first} epochs, then exact moves"
+    return Schedule(first, second, epochs - first - second, reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoHMC(Sampler):
+    """Settings of Hamiltonian Monte Carlo that tunes itself; only the budget has to be chosen.
+
+    Args:
+        epochs: passes over the data, of any kind, for each particle.
+        step_size: the first step size, from which the sampler finds its own. It hardly matters:
+            runs that began anywhere from 1e-5 to 10 came to the same.
+
+    Raises:
+        BadInput: a setting breaks its rule.
+
+    Example:
+        >>> AutoHMC(epochs=100).step_size
+        0.02
+    """
+
+    epochs: int = 160
+    step_size: float = FIRST_STEP
+
+    summary: ClassVar[str] = "HMC that tunes itself: dynamics from the anchor, then exact moves"
+    cost: ClassVar[str] = "its budget in epochs, whatever they are spent on"
+
+    def __post_init__(self) -> None:
+        good = is_whole(self.epochs) and self.epochs >= 2
+        rule = "an integer of at least 2 (the first evaluation and one step)"
+        require(good, "epochs", rule, self.epochs)
+        good = is_number(self.step_size) and 0 < self.step_size < math.inf
+        require(good, "step_size", "positive and finite", self.step_size)
+        if self.epochs < EPOCHS_FOR_ALL_DATA:
+            object.__setattr__(self, "batch_size", BATCH_SIZE)
+
+    def evaluations(self) -> EvaluationCount:
+        """The budget, to the last epoch."""
+        return EvaluationCount(self.epochs, 0)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a particle: those of HMC, a momentum, and where it was last healthy."""
+        return VECTORS + FURTHER_VECTORS
+
+    @property
+    def snapshot_vectors(self) -> int:
+        """Position, momentum, gradient, where it was last healthy, and the draw."""
+        return 4 + self.draws
+
+    def short_run(self) -> Self | None:
+        """Two epochs, if they are passes over mini-batches, whose steps are small and many."""
+        return None if self.batch_size is None else replace(self, epochs=2)
+
+    @classmethod
+    def remedies(
+        cls, symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
+    ) -> tuple[str, ...]:
+        """A longer run, which is all that there is to choose; then the prior is to blame."""
+        longer = call_of(cls, settings, longer_run(settings, cls.epochs))
+        advice = f"Give the chains a longer run: {longer}."
+        if not {"rejected", "stayed"} & set(symptoms):
+            return (advice,)
+        return (
+            advice,
+            "If that does not help, the prior may be too wide for the data: try a smaller "
+            "`prior_variance`, or a smaller `s`.",
+        )
+
+    def run(
+        self,
+        target: Target,
+        rng: IslandNoise,
+        start: Tensor,
+        report: Callable[[list[AutoRun]], None] | None = None,
+        checkpointer: Checkpointer = NO_CHECKPOINTS,
+    ) -> list[AutoRun]:
+        """Run a batch of islands from `start` `(islands * particles, dim)`, whitened.
+
+        Args:
+            target: log likelihood and gradient. One that has no data to split is evaluated whole.
+            rng: the islands' noise.
+            start: where they begin.
+            report: called after every pass, step or move with all runs.
+            checkpointer: is offered a snapshot at the same times, as "auto".
+
+        Returns:
+            One run per island; those whose start was not finite have failed, alone.
+        """
+        engine = getattr(target, "engine", None)
+        schedule = schedule_of(1 if engine is None else len(engine.examples), self.epochs)
+        snapshot = checkpointer.restore("auto")
+        if snapshot is None:
+            state = AutoState.at(start, rng.normal(start.shape[1], start.dtype))
+            logger.info("AutoHMC: %s", schedule.reason)
+            runs = [AutoRun(self.step_size, rng.particles) for _ in rng.generators]
+            _fail_non_finite(runs, state.position, "start")
+        else:
+            runs = with_runs(AutoRun, snapshot, start.device)
+            state = AutoState.at(start, torch.zeros_like(start))
+            state = with_fields("state", state, snapshot.tensors)
+            set_generators(rng.generators, snapshot.tensors["generators"])
+        batches = MiniBatches(target) if schedule.on_batches else None
+        while going := [
+            i for i, r in enumerate(runs) if r.outcome == "running" and r.epochs < self.epochs
+        ]:
+            rows = island_rows(going, rng.particles)
+            part = AutoState(*(field[rows] for field in state))
+            some = [runs[i] for i in going]
+            _advance(schedule, rng.select(going), part, some, target, batches)
+            for field, fresh in zip(state, part, strict=True):
+                field[rows] = fresh
+            for i in going:
+                if runs[i].epochs == self.epochs and runs[i].outcome == "running":
+                    _finish(runs[i], schedule, state, i)
+            checkpointer.offer_snapshot("auto", partial(snapshot_of, state, runs, rng.generators))
+            if report is not None:
+                report(runs)
+        checkpointer.discard("auto")
+        return runs
+
+
+def _advance(
+    schedule: Schedule,
+    rng: IslandNoise,
+    state: AutoState,
+    runs: Sequence[AutoRun],
+    target: Target,
+    batches: MiniBatches | None,
+) -> None:
+    """One pass, one evaluation, one step or one move for islands that are equally far.
+
+    Islands go through the dynamics side by side. Exact moves may differ in length, but then all
+    islands are past the dynamics.
+    """
+    made, half = runs[0].epochs, schedule.epochs / 2
+    if made < schedule.on_batches:
+        assert batches is not None
+        pass_over_batches(
+            rng,
+            state,
+            runs,
+            batches,
+            batch_size=BATCH_SIZE,
+            blocks=getattr(target, "blocks", (state.position.shape[1],)),
+            passes=schedule.on_batches,
+            half=half,
+        )
+    elif made == schedule.on_batches:
+        value, gradient = target(state.position)
+        state.log_likelihood.copy_(value)
+        state.gradient.copy_(gradient)
+        for run in runs:
+            run.epochs += 1
+        both = torch.cat([gradient, value.to(gradient).unsqueeze(-1)], -1)
+        _fail_non_finite(runs, both, "log likelihood or gradient")
+    elif made < schedule.dynamics:
+        step_on_all_data(
+            rng,
+            state,
+            runs,
+            target,
+            made=made - schedule.on_batches - 1,
+            steps=schedule.on_all_data - 1,
+            half=half,
+        )
+    else:
+        if made == schedule.dynamics:
+            for run in runs:
+                hand_on_step_size(run)
+        make_exact_moves(
+            rng, state, runs, target, tuned_until=schedule.tuned_until, epochs=schedule.epochs
+        )
+
+
+def _finish(run: AutoRun, schedule: Schedule, state: AutoState, island: int) -> None:
+    """Keep the final positions, and see how far from equilibrium they are."""
+    rows = slice(island * run.particles, (island + 1) * run.particles)
+    position = state.position[rows]
+    if schedule.dynamics > schedule.on_batches:
+        pull = (position * (position - state.gradient[rows])).double()
+        run.virial = float(pull.mean())
+    run.draws = [position.clone()]
+    run.outcome = "completed"
+
+
+def _fail_non_finite(runs: Sequence[AutoRun], values: Tensor, name: str) -> None:
+    """Islands with values that are not finite have failed, and no others."""
+    bad = ~torch.isfinite(values).all(-1).view(len(runs), -1)
+    for run, count in zip(runs, bad.sum(1).tolist(), strict=True):
+        if count:
+            run.outcome = "failed"
+            run.message = f"{name} not finite for {count} of {run.particles} particles"

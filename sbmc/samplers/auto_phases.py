@@ -1,0 +1,382 @@
+"""The three phases of the self-tuning sampler, for islands that run as one batch.
+
+1. `pass_over_batches`: Langevin dynamics on mini-batches, steered by their heat.
+2. `step_on_all_data`: the same dynamics on all data, steered by their energy errors.
+3. `make_exact_moves`: HMC trajectories with a Metropolis test, at a step size that is tuned by the
+   first of them and then frozen.
+
+Each function advances every island that takes part by one pass, one step or one move, and changes
+state and runs in place. All noise of an island comes from its own generator, and each island has
+its own step size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from sbmc.samplers import hmc_kernel, langevin, lowrank
+from sbmc.samplers.auto_state import AutoRun, AutoState
+from sbmc.samplers.noise import IslandNoise, island_rows
+from sbmc.samplers.thermostat import (
+    HeatMeter,
+    decide,
+    error_limit,
+    excess_heat,
+    factor_for_errors,
+    too_fast,
+)
+from sbmc.target.minibatch import MiniBatches
+from sbmc.target.target import Target
+
+FRICTION = 1.0
+# Steps from one reading of the heat to the next, about.
+WINDOW = 8
+LARGEST_BATCH_STEP, LARGEST_STEP = 0.5, 1.0
+# Over this last part of the dynamics on mini-batches the step size is annealed, to this part of it.
+ANNEALED, LEAST_ANNEALING = 0.3, 0.1
+# Factors when particles blow up: most of an island, or a few.
+MOST_BLOWN, FEW_BLOWN = 0.5, 0.9
+# The fastest growth of a step size on all data: in the first quarter of the steps, or in the first
+# so many, and later; and the last part of the steps, whose geometric mean is handed on.
+SEARCH_GROWTH, SEARCH_STEPS, GROWTH, AVERAGED = 2.0, 8, 1.1, 1 / 3
+# The acceptance that exact moves are tuned to, and the bounds of one correction.
+WANTED_ACCEPTANCE, LEAST_CORRECTION, LARGEST_CORRECTION = 0.8, 0.5, 1.3
+# Leapfrog steps of the moves that tune, and how many times a move must fit in what is left then.
+TUNING_STEPS = 12
+QUARTER_PERIOD, JITTER, FEWEST_MOVES, MOST_LEAPFROG_STEPS = math.pi / 2, 0.3, 4, 1_000
+
+
+def pass_over_batches(
+    rng: IslandNoise,
+    state: AutoState,
+    runs: Sequence[AutoRun],
+    batches: MiniBatches,
+    *,
+    batch_size: int,
+    blocks: Sequence[int],
+    passes: int,
+    half: float,
+) -> None:
+    """One pass over the data in mini-batches, each particle in an order of its own.
+
+    Args:
+        rng: noise of the islands.
+        state: their particles.
+        runs: the islands, which have all made the same number of passes.
+        batches: gives estimates of log likelihood and gradient.
+        batch_size: examples per batch.
+        blocks: how many coordinates each layer has.
+        passes: how many there will be in all.
+        half: the epochs after which particles that are put back are counted.
+    """
+    parts = list(rng.permutations(len(batches)).split(batch_size, dim=1))
+    windows = max(1, len(parts) // WINDOW)
+    bounds = [round(k * len(parts) / windows) for k in range(windows + 1)]
+    made = runs[0].epochs
+    late = made >= half
+    virials: list[list[float]] = [[] for _ in runs]
+    everyone = torch.ones(rng.particles, dtype=torch.bool)
+    for first, last in pairwise(bounds):
+        meter = HeatMeter(len(runs), rng.particles, blocks, state.position)
+        arrived, spoiled = [0.0] * len(runs), [False] * len(runs)
+        for k in range(first, last):
+            left = 1 - (made + k / len(parts)) / passes
+            annealing = max(LEAST_ANNEALING, min(1.0, left / ANNEALED))
+            # Their product is kept while the step size is annealed, so that what is hot cools in
+            # as many steps as ever.
+            friction = FRICTION / annealing
+            # The first batch of all shows the energy at the start, and moves nothing.
+            still = made == 0 and k == 0
+            sizes = [0.0 if still else annealing * run.step_size for run in runs]
+            moved, info = langevin.step(
+                rng,
+                state.dynamics,
+                partial(batches, index=parts[k]),
+                step_size=rng.per_particle(sizes),
+                friction=friction,
+            )
+            meter.add(moved, info)
+            for field, fresh in zip(state, moved, strict=False):
+                field.copy_(fresh)
+            if still:
+                state.healthy_energy.copy_(meter.energies())
+                for i, run in enumerate(runs):
+                    run.energy = _reference(state, rng, i)
+            for i, run in enumerate(runs):
+                run.arrived = 1 - (1 - run.arrived) * math.exp(-2 * friction * sizes[i])
+                arrived[i] += run.arrived / (last - first)
+            blown, fast = too_fast(moved, info.non_finite, state.healthy_energy)
+            for i, rows in _by_island(rng, fast):
+                _renew_momenta(rng, state, runs, i, rows)
+            for i, rows in _by_island(rng, blown):
+                many = 2 * int(rows.sum()) > len(rows)
+                _put_back(rng, state, runs, i, everyone if many else rows, late=late)
+                runs[i].step_size *= MOST_BLOWN if many else FEW_BLOWN
+                runs[i].excess, spoiled[i] = None, True
+        readings = meter.read()
+        for i, (run, heat) in enumerate(zip(runs, readings, strict=True)):
+            if spoiled[i]:
+                continue
+            virials[i].append(heat.virial)
+            time = (last - first) * friction * sizes[i]
+            excess = excess_heat(
+                heat,
+                blocks,
+                particles=rng.particles,
+                steps=last - first,
+                arrived=arrived[i],
+                time=time,
+            )
+            decision = decide(excess, heat.energy, run.excess, run.energy)
+            run.excess, run.energy = excess.likely, heat.energy
+            if decision.healthy:
+                island = _rows_of(i, rng)
+                state.healthy[island] = state.position[island]
+                state.healthy_energy[island] = meter.energies()[island]
+            if decision.put_back:
+                _put_back(rng, state, runs, i, everyone, late=late)
+            elif decision.renew:
+                _renew_momenta(rng, state, runs, i, everyone)
+            if annealing == 1 or decision.factor < 1:
+                run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
+    for i, run in enumerate(runs):
+        run.epochs += 1
+        run.steps += len(parts)
+        run.sampling_steps += len(parts) if late else 0
+        if virials[i]:
+            run.virial = sum(virials[i]) / len(virials[i])
+
+
+def step_on_all_data(
+    rng: IslandNoise,
+    state: AutoState,
+    runs: Sequence[AutoRun],
+    target: Target,
+    *,
+    made: int,
+    steps: int,
+    half: float,
+) -> None:
+    """One step of the dynamics on all data, and the next step size from its energy errors.
+
+    Args:
+        rng: noise of the islands.
+        state: their particles, with the log likelihood and gradient of all data.
+        runs: the islands.
+        target: log likelihood and gradient.
+        made: how many of these steps have been made.
+        steps: how many there will be in all.
+        half: the epochs after which particles that are put back are counted.
+    """
+    before = state.dynamics
+    sizes = rng.per_particle([run.step_size for run in runs])
+    moved, info = langevin.step(rng, before, target, step_size=sizes, friction=FRICTION)
+    errors = langevin.energy_error(before, moved, info)
+    thrown = ~(errors < error_limit(state.position.shape[1]))  # what is not a number, too
+    if not bool(thrown.any()):
+        for field, fresh in zip(state, moved, strict=False):
+            field.copy_(fresh)
+    else:
+        for field, fresh in zip(state, moved, strict=False):
+            stays = thrown if field.ndim == 1 else thrown.unsqueeze(-1)
+            field.copy_(torch.where(stays, field, fresh))
+    state.healthy.copy_(state.position)
+    for i, run in enumerate(runs):
+        rows = _rows_of(i, rng)
+        if bool(thrown[rows].any()):
+            # The state before the step is healthy, but its momentum led nowhere.
+            _put_back(rng, state, runs, i, thrown[rows].cpu(), late=run.epochs >= half)
+        run.non_finite += int((~torch.isfinite(errors[rows])).sum())
+        growth = SEARCH_GROWTH if made < max(SEARCH_STEPS, steps / 4) else GROWTH
+        factor = factor_for_errors(errors[rows], growth)
+        run.step_size = min(run.step_size * factor, LARGEST_STEP)
+        if made >= (1 - AVERAGED) * steps:
+            run.log_sizes += math.log(run.step_size)
+            run.sizes += 1
+        run.epochs += 1
+        run.steps += 1
+
+
+def hand_on_step_size(run: AutoRun) -> None:
+    """Begin the exact moves with the geometric mean of the last step sizes on all data."""
+    if run.sizes:
+        run.step_size = math.exp(run.log_sizes / run.sizes)
+        run.log_sizes, run.sizes = 0.0, 0
+
+
+def make_exact_moves(
+    rng: IslandNoise,
+    state: AutoState,
+    runs: Sequence[AutoRun],
+    target: Target,
+    *,
+    tuned_until: int,
+    epochs: int,
+) -> None:
+    """One HMC move with a Metropolis test; it tunes the step size if it begins early enough.
+
+    Args:
+        rng: noise of the islands.
+        state: their particles, with the log likelihood and gradient of all data.
+        runs: the islands.
+        target: log likelihood and gradient.
+        tuned_until: the epochs after which the step size is frozen.
+        epochs: the budget, which the last move exhausts.
+    """
+    jitter = rng.uniform_per_island().tolist()
+    counts = [
+        leapfrog_steps(run.step_size, u, run.epochs, tuned_until, epochs)
+        for run, u in zip(runs, jitter, strict=True)
+    ]
+    here = hmc_kernel.HMCState(
+        state.position, state.log_likelihood, state.gradient, *lowrank.identity(state.position)
+    )
+    moved, info = hmc_kernel.step(
+        rng,
+        here,
+        target,
+        step_size=rng.per_particle([run.step_size for run in runs]),
+        leapfrog=rng.per_particle(counts).long(),
+    )
+    state.position.copy_(moved.position)
+    state.log_likelihood.copy_(moved.log_likelihood)
+    state.gradient.copy_(moved.gradient)
+    for i, run in enumerate(runs):
+        rows = _rows_of(i, rng)
+        acceptance = info.acceptance[rows].double().cpu()
+        mean = float(acceptance.mean())
+        run.acceptance.append(mean)
+        run.leapfrog.append(counts[i])
+        run.non_finite += int(info.non_finite[rows].sum())
+        if run.epochs < tuned_until:
+            run.tuning_moves += 1
+            gain = 1 / math.sqrt(run.tuning_moves)
+            run.step_size *= correction(mean) ** gain
+        else:
+            _note_move(run, acceptance, state.log_likelihood[rows].cpu())
+        run.epochs += counts[i]
+        run.steps += 1
+
+
+def leapfrog_steps(
+    step_size: float, uniform: float, made: int, tuned_until: int, epochs: int
+) -> int:
+    """Leapfrog steps of the next exact move; they depend on no position.
+
+    A trajectory has the length π/2, or less if that is what it takes to fit four of them into the
+    epochs after tuning; times a draw from 1 ± 0.3. The last one takes all that is left.
+
+    Args:
+        step_size: ε.
+        uniform: a draw from [0, 1).
+        made: epochs so far.
+        tuned_until: the epochs after which the step size is frozen.
+        epochs: the budget.
+
+    Returns:
+        A number of at least 1, no larger than what is left.
+
+    Example:
+        >>> [leapfrog_steps(0.05, 0.5, made, 100, 400) for made in (90, 100, 360)]
+        [10, 31, 40]
+    """
+    if made < tuned_until:
+        return min(TUNING_STEPS, tuned_until - made)
+    left = epochs - made
+    length = min(QUARTER_PERIOD, (epochs - tuned_until) * step_size / FEWEST_MOVES)
+    jittered = length * (1 + JITTER * (2 * uniform - 1))
+    wanted = min(MOST_LEAPFROG_STEPS, max(1, round(jittered / step_size)))
+    return wanted if left >= 1.5 * wanted else left
+
+
+def correction(acceptance: float) -> float:
+    """The factor of a step size that would bring the acceptance to what is wanted.
+
+    An energy error with the standard deviation σ is accepted at 2 Φ(−σ/2), and σ goes like ε².
+
+    Args:
+        acceptance: mean acceptance at this step size.
+
+    Returns:
+        The factor, within bounds.
+
+    Example:
+        >>> [round(correction(a), 2) for a in (0.0, 0.6, 0.8, 1.0)]
+        [0.5, 0.7, 1.0, 1.3]
+    """
+    normal = NormalDist()
+
+    def spread(value: float) -> float:
+        return -2 * normal.inv_cdf(min(max(value, 0.01), 0.99) / 2)
+
+    ratio = math.sqrt(spread(WANTED_ACCEPTANCE) / spread(acceptance))
+    return min(max(ratio, LEAST_CORRECTION), LARGEST_CORRECTION)
+
+
+def _note_move(run: AutoRun, acceptance: Tensor, values: Tensor) -> None:
+    """Count a move at a frozen step size; in new tensors, since snapshots hold the old ones."""
+    first = run.sampling_steps == 0 or run.accepted_sum is None or run.values is None
+    if first:
+        run.sampling_steps = 0
+        run.accepted_sum, run.values = acceptance.clone(), values.clone().unsqueeze(0)
+    else:
+        assert run.accepted_sum is not None
+        assert run.values is not None
+        run.accepted_sum = run.accepted_sum + acceptance
+        run.values = torch.cat([run.values, values.unsqueeze(0)])
+    run.sampling_steps += 1
+
+
+def _rows_of(island: int, rng: IslandNoise) -> slice:
+    return slice(island * rng.particles, (island + 1) * rng.particles)
+
+
+def _reference(state: AutoState, rng: IslandNoise, island: int) -> float:
+    """U per coordinate where the particles of an island were last healthy."""
+    return float(state.healthy_energy[_rows_of(island, rng)].mean()) / state.position.shape[1]
+
+
+def _by_island(rng: IslandNoise, which: Tensor) -> list[tuple[int, Tensor]]:
+    """Islands with any of these particles, and which those are, `(particles,)` bool."""
+    if not bool(which.any()):
+        return []
+    rows = which.view(-1, rng.particles).cpu()
+    return [(i, each) for i, each in enumerate(rows) if bool(each.any())]
+
+
+def _put_back(
+    rng: IslandNoise,
+    state: AutoState,
+    runs: Sequence[AutoRun],
+    island: int,
+    which: Tensor,
+    *,
+    late: bool,
+) -> None:
+    """Put some particles of an island back to where they were healthy, with momenta drawn anew."""
+    rows = island_rows([island], rng.particles)[which].to(state.position.device)
+    _renew_momenta(rng, state, runs, island, which)
+    moved_back = (state.position[rows] != state.healthy[rows]).any(-1)
+    state.position[rows] = state.healthy[rows]
+    # Where particles have gone back on mini-batches, their gradient is not known any more, and the
+    # next step begins without its half kick.
+    state.gradient[rows[moved_back]] = 0.0
+    runs[island].energy = _reference(state, rng, island)
+    if late:
+        runs[island].note_restarts(which)
+
+
+def _renew_momenta(
+    rng: IslandNoise, state: AutoState, runs: Sequence[AutoRun], island: int, which: Tensor
+) -> None:
+    rows = island_rows([island], rng.particles)[which].to(state.position.device)
+    fresh = rng.select([island]).normal(state.position.shape[1], state.position.dtype)
+    state.momentum[rows] = fresh[which.to(fresh.device)]
+    runs[island].arrived = 0.0

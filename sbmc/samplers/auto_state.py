@@ -1,0 +1,181 @@
+"""What the self-tuning sampler carries along: particles, and what it notes of each island."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbmc.samplers.langevin import LangevinState
+
+# The log likelihood drifts if its mean changes, from the first half of the exact moves to the
+# second, by more than it differs between particles, and by more than so many standard errors.
+DRIFT_ERRORS = 4.0
+# z·∇U per coordinate is 1 in equilibrium; outside these bounds particles are far from it.
+LEAST_VIRIAL, LARGEST_VIRIAL = 0.25, 2.0
+
+
+class AutoState(NamedTuple):
+    """What the next step needs; the leading axis of every field is the particle."""
+
+    position: Tensor  # (particles, dim), whitened
+    momentum: Tensor  # (particles, dim)
+    log_likelihood: Tensor  # (particles,) float64
+    gradient: Tensor  # (particles, dim), of the log likelihood
+    healthy: Tensor  # (particles, dim): where the particle was when it was last not too hot
+    healthy_energy: Tensor  # (particles,) float64: U there, as mini-batches estimate it
+
+    @property
+    def dynamics(self) -> LangevinState:
+        """The part that the dynamics change."""
+        return LangevinState(*self[:4])
+
+    @classmethod
+    def at(cls, start: Tensor, momentum: Tensor) -> AutoState:
+        """The state at `start`, with this momentum, before anything was evaluated."""
+        value = start.new_zeros(len(start), dtype=torch.float64)
+        gradient = torch.zeros_like(start)
+        return cls(start.clone(), momentum, value, gradient, start.clone(), value.clone())
+
+
+@dataclass
+class AutoRun:
+    """One island's progress and, at the end, its result.
+
+    Attributes:
+        step_size: in whitened units: of the dynamics, then of the exact moves.
+        particles: of the island.
+        epochs: evaluations with gradient per particle so far.
+        steps: steps of the dynamics and exact moves made.
+        draws: the final positions, `(particles, dim)`, whitened.
+        acceptance: mean acceptance of each exact move, those that tune the step size included.
+        leapfrog: leapfrog steps of each exact move.
+        tuning_moves: how many of the exact moves have tuned the step size.
+        non_finite: steps and moves that came to something that is not finite.
+        outcome: `completed`, `failed`, or `running`.
+        message: why it failed.
+        forward_epochs: always 0.
+        sampling_steps: exact moves at a frozen step size; or, if there are none, steps on
+            mini-batches in the last half of the run.
+        accepted_sum: acceptance probabilities of each particle, summed over the moves at a frozen
+            step size, `(particles,)` float64.
+        restarted: which particles were put back in the last half of the run, `(particles,)` bool.
+        values: log likelihoods after each move at a frozen step size, `(moves, particles)`.
+        virial: z·∇U per coordinate, which is 1 in equilibrium.
+        arrived: which part of the heat of this step size has arrived in the momenta.
+        excess: the last reading of the heat, if there was one.
+        energy: U per coordinate at that reading, or where particles were put back to.
+        log_sizes: sum of the logarithms of step sizes, for their geometric mean.
+        sizes: how many these are.
+    """
+
+    step_size: float
+    particles: int
+    epochs: int = 0
+    steps: int = 0
+    draws: list[Tensor] = field(default_factory=list)
+    acceptance: list[float] = field(default_factory=list)
+    leapfrog: list[int] = field(default_factory=list)
+    tuning_moves: int = 0
+    non_finite: int = 0
+    outcome: str = "running"
+    message: str = ""
+    forward_epochs: int = 0
+    sampling_steps: int = 0
+    accepted_sum: Tensor | None = None
+    restarted: Tensor | None = None
+    values: Tensor | None = None
+    virial: float | None = None
+    arrived: float = 0.0
+    excess: float | None = None
+    energy: float = 0.0
+    log_sizes: float = 0.0
+    sizes: int = 0
+
+    @property
+    def particle_acceptance(self) -> Tensor | None:
+        """Mean acceptance of each particle at a frozen step size; None without such moves."""
+        if self.accepted_sum is None or self.sampling_steps == 0:
+            return None
+        return self.accepted_sum / self.sampling_steps
+
+    @property
+    def sampling_acceptance(self) -> float:
+        """Mean acceptance at a frozen step size (of all exact moves, if none was frozen)."""
+        after = self.acceptance[self.tuning_moves :] or self.acceptance
+        return sum(after) / len(after) if after else math.nan
+
+    @property
+    def restarts(self) -> int:
+        """How many particles were put back in the last half of the run."""
+        return 0 if self.restarted is None else int(self.restarted.sum())
+
+    @property
+    def relaxing(self) -> str:
+        """In words, if the island has visibly not come to equilibrium."""
+        return drift_in_words(self.values) or virial_in_words(self.virial, self._error)
+
+    def note_restarts(self, rows: Tensor) -> None:
+        """Note which particles were put back in the last half, `(particles,)` bool."""
+        before = torch.zeros_like(rows) if self.restarted is None else self.restarted
+        self.restarted = before | rows
+
+    @property
+    def _error(self) -> float:
+        """Standard error of the virial, whose coordinates have the variance 2."""
+        count = self.draws[-1].numel() if self.draws else self.particles
+        return math.sqrt(2 / count)
+
+
+def drift_in_words(values: Tensor | None) -> str:
+    """Whether log likelihoods have drifted over some moves, and how far; empty if they have not.
+
+    Args:
+        values: `(moves, particles)`, or None.
+
+    Returns:
+        A clause, or nothing. It takes four moves and three particles to tell.
+
+    Example:
+        >>> rising = torch.arange(8.0).unsqueeze(1) + torch.tensor([0.0, 0.1, 0.2])
+        >>> drift_in_words(rising)
+        'the log likelihood rose by 4.0 over the exact moves, 40.0 times its spread'
+        >>> drift_in_words(torch.tensor([[0.0, 1, 2]] * 8))
+        ''
+    """
+    if values is None or values.shape[0] < 4 or values.shape[1] < 3:
+        return ""
+    half = len(values) // 2
+    change = values[-half:].mean(0) - values[:half].mean(0)
+    drift, error = float(change.mean()), float(change.std()) / math.sqrt(len(change))
+    spread = float(values.std(1).mean())
+    if not abs(drift) > max(spread, DRIFT_ERRORS * error):
+        return ""
+    direction = "rose" if drift > 0 else "fell"
+    times = abs(drift) / max(spread, 1e-12)
+    return (
+        f"the log likelihood {direction} by {abs(drift):.1f} over the exact moves, "
+        f"{times:.1f} times its spread"
+    )
+
+
+def virial_in_words(virial: float | None, error: float) -> str:
+    """Whether z·∇U shows that particles are far from equilibrium; empty if it does not.
+
+    Args:
+        virial: z·∇U per coordinate, if it was measured.
+        error: its standard error in equilibrium.
+
+    Returns:
+        A clause, or nothing.
+
+    Example:
+        >>> virial_in_words(0.1, 0.01)
+        'z·∇U is 0.10 per coordinate, and 1 in equilibrium'
+    """
+    if virial is None or LEAST_VIRIAL - 3 * error <= virial <= LARGEST_VIRIAL + 3 * error:
+        return ""
+    return f"z·∇U is {virial:.2f} per coordinate, and 1 in equilibrium"
