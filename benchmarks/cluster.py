@@ -2,7 +2,7 @@
 
 One driver hands out islands, one at a time. A worker starts, gets the work once, and runs one
 island after another. It may die while it runs one; the island goes to the end of the queue, as in
-`sbmc.islands.running`, and goes on from its last checkpoint or from the beginning.
+`sbmc.islands.scheduler`, and goes on from its last checkpoint or from the beginning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sbmc.checks import require
-from sbmc.islands.executors.contract import TELL_INTERVAL
+from sbmc.islands.executors.contract import PROGRESS_INTERVAL
 
 # The number that stands for no island.
 _NONE = -1
@@ -31,8 +31,9 @@ class Cluster:
         payload: of the driver's network for sending the work to a worker, once for each start.
         submit: of the driver for handing an island out and taking it back.
         crowd: more of them for each island that is under way.
-        news: of the driver for hearing of the progress of an island, which it does `TELL_INTERVAL`
-            after the last time or, if it has not come through with all of them by then, at once.
+        news: of the driver for hearing of the progress of an island, which it does
+            `PROGRESS_INTERVAL` after the last time or, if it has not come through with all of them
+            by then, at once.
         news_crowd: more of them for each island that is under way.
         failure_rate: deaths of a worker per second of running islands.
         checkpoint: of computing between two writes of an island's state; infinite without any.
@@ -68,11 +69,11 @@ class Cluster:
     def hearing(self, under_way: int) -> float:
         """Seconds that an island waits, on average, until the driver has heard the others out.
 
-        A time b of hearing, once in the longer of b and `TELL_INTERVAL`, makes whoever comes at
+        A time b of hearing, once in the longer of b and `PROGRESS_INTERVAL`, makes whoever comes at
         any moment wait for b²/2 over that.
         """
         busy = under_way * (self.news + self.news_crowd * under_way)
-        return busy / 2 * min(1.0, busy / TELL_INTERVAL)
+        return busy / 2 * min(1.0, busy / PROGRESS_INTERVAL)
 
 
 @dataclass

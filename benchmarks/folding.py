@@ -20,7 +20,7 @@ from benchmarks import options as shared
 from benchmarks.tables import folding_table
 from benchmarks.workloads import build_target, draw_positions, get_workload, make_examples
 from sbmc.islands.island import Island, start_at_prior
-from sbmc.islands.running import run_islands
+from sbmc.islands.scheduler import run_islands
 from sbmc.samplers import HMC, SMC
 from sbmc.target.target import Target
 

@@ -4,7 +4,7 @@ A thousand tiny islands go through every executor. Overhead per island = (second
 workers − computing in this process) / islands, without the starting of workers. Computing is that
 of the same islands one by one in this process. The driver's own seconds per island (CPU time of its
 process) bound how many islands it can hand out in a second, however many workers there are. They
-are measured with Ray, and for the part of `sbmc.islands.running` also with islands that take no
+are measured with Ray, and for the part of `sbmc.islands.scheduler` also with islands that take no
 time at all, many of which are under way and tell of their progress.
 """
 
@@ -25,10 +25,10 @@ from benchmarks import options as shared
 from benchmarks.scaling_tables import many_table
 from benchmarks.watching import Seen, Watched
 from sbmc import HMC, Compute, InProcess, Processes, Ray, fit
-from sbmc.islands.executors import Done, Executor, Session, Tell
+from sbmc.islands.executors import Done, Executor, ProgressCallback, Session
 from sbmc.islands.island import Island
-from sbmc.islands.running import run_batches
-from sbmc.islands.work import Batch, Work
+from sbmc.islands.job import Batch, Job
+from sbmc.islands.scheduler import run_batches
 
 WORKERS = 2
 HERE = "in process, one by one"
@@ -133,15 +133,15 @@ def _row(
 
 def measure_driver(plan: Plan) -> list[dict[str, Any]]:
     """What `islands.running` takes for an island, and for its news, by how many are under way."""
-    work = _work(plan)
-    (island,) = work.run((0,))
+    job = _job(plan)
+    (island,) = job.run((0,))
     rows = []
     for crowd in plan.crowds:
         idle = [Idle(crowd, island) for _ in range(plan.repeats)]
         for each in idle:
             # As many again, so that places are taken by others.
             batches = [(index,) for index in range(2 * crowd)]
-            run_batches(work, batches, executor=each, progress=False)
+            run_batches(job, batches, executor=each, progress=False)
         rows.append(
             {
                 "under_way": crowd,
@@ -152,14 +152,16 @@ def measure_driver(plan: Plan) -> list[dict[str, Any]]:
     return rows
 
 
-def _work(plan: Plan) -> Work:
+def _job(plan: Plan) -> Job:
     """The work that `fit` would give to an executor."""
-    kept: list[Work] = []
+    kept: list[Job] = []
 
     class Keep(InProcess):
-        def open(self, work: Work, checkpoint_files: Any, tell: Tell) -> Session:
-            kept.append(work)
-            return super().open(work, checkpoint_files, tell)
+        def open(
+            self, job: Job, checkpoint_files: Any, report_progress: ProgressCallback
+        ) -> Session:
+            kept.append(job)
+            return super().open(job, checkpoint_files, report_progress)
 
     run_islands(replace(plan, islands=1), Keep(fold=1, threads=1), None)
     return kept[0]
@@ -181,15 +183,17 @@ class Idle(Executor):
         self._crowd, self._island = crowd, island
         self.hearing = self.handling = 0.0
 
-    def open(self, work: Work, checkpoint_files: Any, tell: Tell) -> Session:
+    def open(self, job: Job, checkpoint_files: Any, report_progress: ProgressCallback) -> Session:
         """A session without workers."""
-        return _IdleSession(self, self._crowd, self._island, tell)
+        return _IdleSession(self, self._crowd, self._island, report_progress)
 
 
 class _IdleSession(Session):
-    def __init__(self, notes: Idle, crowd: int, island: Island, tell: Tell) -> None:
+    def __init__(
+        self, notes: Idle, crowd: int, island: Island, report_progress: ProgressCallback
+    ) -> None:
         self.window = crowd
-        self._notes, self._island, self._tell = notes, island, tell
+        self._notes, self._island, self._report_progress = notes, island, report_progress
         self._under_way: deque[Batch] = deque()
         self._back = 0
         self._began = 0.0
@@ -202,7 +206,7 @@ class _IdleSession(Session):
             news = {"done": 1, "through": 0, "epochs": 1.0, "acceptance": 0.5}
             began = time.process_time()
             for batch in self._under_way:
-                self._tell(batch, dict(news))
+                self._report_progress(batch, dict(news))
             self._began = time.process_time()
             self._notes.hearing = self._began - began
         elif self._back == self.window:

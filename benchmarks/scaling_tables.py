@@ -93,7 +93,7 @@ def simulation_table(record: dict[str, Any]) -> str:
     for islands in sorted({row["islands"] for row in record["grid"]}):
         rows = {row["workers"]: row for row in record["grid"] if row["islands"] == islands}
         cells = [
-            f"{in_words(rows[count]['makespan'])} ({rows[count]['efficiency']:.0%})"
+            f"{format_seconds(rows[count]['makespan'])} ({rows[count]['efficiency']:.0%})"
             for count in shown
         ]
         lines.append(line([f"{islands:,}", *cells]))
@@ -112,20 +112,20 @@ def failures_table(record: dict[str, Any]) -> str:
     for days in sorted({row["days"] for row in record["failures"]}):
         ends = [found.get((days, every, None)) for every in (interval, None)]
         tries = [found.get((days, every, 2)) for every in (interval, None)]
-        cells = [in_words(days * 86_400), f"{ends[0]['failures']:,}" if ends[0] else "–"]
+        cells = [format_seconds(days * 86_400), f"{ends[0]['failures']:,}" if ends[0] else "–"]
         cells += [f"{row['lost'] / row['useful']:.2%}" if row else "–" for row in ends]
         cells += [f"{row['given_up']:,}" if row else "–" for row in tries]
-        cells += [in_words(row["makespan"]) if row else "–" for row in ends]
+        cells += [format_seconds(row["makespan"]) if row else "–" for row in ends]
         lines.append(line(cells))
     return "\n".join(lines)
 
 
-def in_words(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """A length of time, shortly.
 
     Example:
-        >>> in_words(17.6), in_words(60.0), in_words(5400.0), in_words(200_000.0)
-        ('18 s', '1 min', '1.5 h', '2.31 days')
+        >>> format_seconds(17.6), format_seconds(60.0), format_seconds(5400.0),
+        format_seconds(200_000.0) ('18 s', '1 min', '1.5 h', '2.31 days')
     """
     for unit, name in ((86_400, "days"), (3600, "h"), (60, "min")):
         if seconds >= unit:
@@ -141,7 +141,7 @@ def constants_table(record: dict[str, Any]) -> str:
     crowd, news, news_crowd = (1e6 * found[name] for name in ("crowd", "news", "news_crowd"))
     rows = [
         ("an epoch of an island (10 particles, one thread)", f"{epoch:.0f} ms", "scaling"),
-        ("an island of 160 epochs", in_words(found["island_seconds"]), "scaling"),
+        ("an island of 160 epochs", format_seconds(found["island_seconds"]), "scaling"),
         ("spread of islands (standard deviation of the log)", f"{spread:.3f}", "scaling"),
         ("start of a worker", f"{found['start']:.1f} s", "scaling"),
         ("the work that a worker is sent", f"{found['payload_bytes'] / 1e6:.1f} MB", "scaling"),
@@ -152,7 +152,7 @@ def constants_table(record: dict[str, Any]) -> str:
         ("… and more for each island under way", f"{news_crowd:.3f} µs", "many_islands"),
         ("writing a state", f"{1e3 * found['write']:.1f} ms", "checkpoint_overhead"),
         ("network of the driver", f"{8e-9 * found['bandwidth']:.0f} Gbit/s", None),
-        ("a worker dies once in", in_words(record["days"] * 86_400), None),
+        ("a worker dies once in", format_seconds(record["days"] * 86_400), None),
     ]  # fmt: skip
     lines = ["| constant | value | from |", "|---|---:|---|"]
     lines += [
@@ -166,5 +166,5 @@ def driver_table(record: dict[str, Any]) -> str:
     """The number of workers that keep the driver busy."""
     lines = ["| an island takes | the driver is the limit from so many workers |", "|---:|---:|"]
     for row in record["driver_limit"]:
-        lines.append(line([in_words(row["island_seconds"]), f"{row['workers']:,.0f}"]))
+        lines.append(line([format_seconds(row["island_seconds"]), f"{row['workers']:,.0f}"]))
     return "\n".join(lines)

@@ -22,11 +22,11 @@ from typing import Any
 from benchmarks import options as shared
 from benchmarks.cluster import Cluster, simulate
 from benchmarks.scaling import ONE, TWO
-from benchmarks.scaling_picture import draw
+from benchmarks.scaling_picture import build_figures
 from benchmarks.scaling_tables import failures_table, simulation_table
 from sbmc.islands.checkpoints.options import EVERY
+from sbmc.report.pictures import draw_picture, write_picture
 from sbmc.storage.provenance import hardware_summary, software_versions
-from sbmc_studies.figures.style import save
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "scaling.png"
 HOUR, DAY = 3600.0, 86_400.0
@@ -243,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-    save(draw(record), options.picture)
+    write_picture(draw_picture(build_figures(record)), options.picture)
     print(f"{simulation_table(record)}\n\n{failures_table(record)}")
     return 0
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbmc.islands.checkpoints import CheckpointFiles, FileCheckpointer
-from sbmc.islands.executors import Done, Executor, Session, Tell
-from sbmc.islands.executors.sending import pack_work
+from sbmc.islands.executors import Done, Executor, ProgressCallback, Session
+from sbmc.islands.executors.serialization import pack_job
 from sbmc.islands.island import Island
-from sbmc.islands.work import Batch, Work
+from sbmc.islands.job import Batch, Job
 
 
 @dataclass
@@ -86,16 +86,18 @@ class Watched(Executor):
         """Threads that torch may use for a batch."""
         return self.inner.threads_each
 
-    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
+    def open(
+        self, job: Job, checkpoint_files: CheckpointFiles | None, report_progress: ProgressCallback
+    ) -> Session:
         """Open the other's session."""
-        self.seen.payload_bytes = len(pack_work(work, checkpoint_files))
+        self.seen.payload_bytes = len(pack_job(job, checkpoint_files))
         watched = (
             None
             if checkpoint_files is None
             else _WatchedCheckpointFiles(checkpoint_files.store, checkpoint_files.every, self.seen)
         )
         self.seen.opened = time.perf_counter()
-        return _Session(self.inner.open(work, watched, tell), self.seen, self.window)
+        return _Session(self.inner.open(job, watched, report_progress), self.seen, self.window)
 
 
 class _Session(Session):
@@ -139,9 +141,9 @@ class _WatchedCheckpointFiles(CheckpointFiles):
         self.seen.checkpointers.append(checkpointer)
         return checkpointer
 
-    def keep(self, islands: Any) -> None:
+    def save_islands(self, islands: Any) -> None:
         began = time.perf_counter()
-        super().keep(islands)
+        super().save_islands(islands)
         self.seen.keep_seconds += time.perf_counter() - began
 
 

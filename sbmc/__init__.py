@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.checks import BadInput
+    from sbmc.fitting.budget import Budget
     from sbmc.fitting.compute import Compute
     from sbmc.fitting.fit import fit
     from sbmc.fitting.forecast import Expectation, expect
@@ -21,18 +22,19 @@ if TYPE_CHECKING:
     from sbmc.prior.options import Prior
     from sbmc.prior.weight_decay import WeightDecay
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
-    from sbmc.target.building import build_target
+    from sbmc.target.builder import build_target
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
 __version__ = "0.1.0"
 
-# Everything is imported when it is first asked for. The command line, which is in this package,
-# has to say how threads wait before torch is imported.
+# Names are imported when they are first used. The command line, which is in this package, has to
+# set how threads wait before torch is imported.
 _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
     "sbmc.islands.executors": ("InProcess", "Processes", "Ray"),
+    "sbmc.fitting.budget": ("Budget",),
     "sbmc.fitting.compute": ("Compute",),
     "sbmc.fitting.forecast": ("Expectation", "expect"),
     "sbmc.fitting.fit": ("fit",),
@@ -58,7 +60,7 @@ _HOMES = {
         "UBU",
         "AutoHMC",
     ),
-    "sbmc.target.building": ("build_target",),
+    "sbmc.target.builder": ("build_target",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
 }
@@ -88,6 +90,7 @@ __all__ = [
     "UBU",
     "AutoHMC",
     "BadInput",
+    "Budget",
     "ByLayer",
     "Categorical",
     "CheckpointAt",

@@ -1,4 +1,4 @@
-"""Refusing bad input: one exception, one form of words."""
+"""Refuses bad input, with one exception and one form of message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class BadInput(ValueError):
 
 
 class Phrase(str):
-    """Words for what was given, where no value says it: shown without quotation marks.
+    """A description of what was given, for messages: shown without quotation marks.
 
     Example:
         >>> require(False, "data", "non-empty", Phrase("0 examples"))
@@ -44,7 +44,7 @@ def require(condition: bool, name: str, rule: str, value: object) -> None:
         condition: whether the rule holds.
         name: the argument, as the caller knows it.
         rule: what it must be, to follow the words "must be".
-        value: what was given instead; a `Phrase` if words say it better.
+        value: what was given instead; a `Phrase` to describe it by words.
 
     Raises:
         BadInput: if `condition` is false.
@@ -75,7 +75,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
         >>> nearest("elephant", ["map", "s-hmc", "s-smc"])
         ''
     """
-    # Compared in lower case, since "S-HMC" for "s-hmc" is the commonest slip of all.
+    # Compared in lower case, since "S-HMC" for "s-hmc" is the commonest mistake.
     by_key = {choice.lower(): choice for choice in choices}
-    found = get_close_matches(str(name).lower(), by_key, n=1)
-    return f" Did you mean {by_key[found[0]]!r}?" if found else ""
+    matches = get_close_matches(str(name).lower(), by_key, n=1)
+    return f" Did you mean {by_key[matches[0]]!r}?" if matches else ""

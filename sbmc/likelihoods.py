@@ -14,7 +14,7 @@ from sbmc.checks import BadInput, Phrase, is_number, nearest, require
 
 
 class Likelihood(Protocol):
-    """What every likelihood offers.
+    """The interface of a likelihood.
 
     `log_prob(outputs (..., examples, K), targets)` gives `(..., examples)`; the targets are shared
     by the leading axes, or, with `stacked`, come with them; `check(targets, outputs)` returns the
@@ -49,8 +49,8 @@ class Categorical:
     def check(self, targets: Tensor, outputs: Tensor) -> Tensor:
         """Integer labels in 0 .. K-1 for a model with K outputs."""
         kind = targets.dtype
-        whole = not (kind.is_floating_point or kind.is_complex or kind == torch.bool)
-        require(whole, "targets", "integer class labels", Phrase(f"dtype {kind}"))
+        integers = not (kind.is_floating_point or kind.is_complex or kind == torch.bool)
+        require(integers, "targets", "integer class labels", Phrase(f"dtype {kind}"))
         require(targets.ndim == 1, "targets", "of shape (examples,)", tuple(targets.shape))
         require(
             outputs.ndim == 2 and outputs.shape[-1] >= 2,
@@ -114,7 +114,7 @@ class Custom:
             outputs.
         classification: whether the outputs are logits, so that predictions are class probabilities;
             otherwise predictions are the outputs' mean with their epistemic variance, and the
-            aleatoric variance is left at zero, since the function does not tell it.
+            aleatoric variance is zero, since the function does not define it.
     """
 
     function: Callable[[Tensor, Tensor], Tensor]
@@ -126,7 +126,7 @@ class Custom:
         return torch.stack([self.function(o, t) for o, t in zip(outputs, each, strict=True)])
 
     def check(self, targets: Tensor, outputs: Tensor) -> Tensor:
-        """Try the function on the first examples and look at what it returns."""
+        """Call the function on the first examples, and check its values."""
         with torch.enable_grad():
             values = self.function(
                 outputs.detach().clone().requires_grad_(), targets[: len(outputs)]

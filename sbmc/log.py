@@ -1,4 +1,4 @@
-"""The package's logger: silent unless the application, or `SBMC_LOG`, asks to hear it.
+"""The package's logger: silent unless the application or `SBMC_LOG` enables it.
 
 `SBMC_LOG=debug` (or `info`, `warning`) shows on standard error what was chosen and why, with no
 change to the program. Applications that configure `logging` themselves need nothing from here.
@@ -12,7 +12,7 @@ import os
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 logger = logging.getLogger("sbmc")
-# Without this, Python's handler of last resort would print warnings that nobody asked for.
+# Without this, Python's handler of last resort would print the warnings.
 logger.addHandler(logging.NullHandler())
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from sbmc.checks import require
 
-# Work that ends sooner than this needs no bar.
+# A task that ends within so many seconds needs no bar.
 PATIENCE = 2.0
 # Logs and pipes get at most one line in this many seconds.
 LINE_INTERVAL = 5.0
@@ -19,16 +19,16 @@ Clock = Callable[[], float]
 
 
 class Bar(Protocol):
-    """What `open_progress` hands out."""
+    """The display that `open_progress` opens."""
 
     def update(self, done: float, **fields: object) -> None:
-        """Say how much is done in all, with any numbers to show beside it."""
+        """Set how much is done in total, and numbers to show beside it."""
 
     def skip(self, amount: float) -> None:
-        """Say that so much of what is done was done before: the time left does not count it."""
+        """Count so much as done before, so that it does not affect the time left."""
 
     def close(self) -> None:
-        """Take the display down."""
+        """Close the display."""
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def open_progress(
     before: float | None = None,
     expected: str = "",
 ) -> Iterator[Bar]:
-    """Show how far a task has come.
+    """Show the progress of a task.
 
     The display is closed however the block ends; exceptions, Ctrl-C too, pass through.
 
@@ -52,15 +52,15 @@ def open_progress(
         task: what is being done.
         total: how much there is to do.
         unit: what is counted.
-        before: how much of it was done before, by a run that this one goes on with. If it is given,
-            the time left is shown, by the rate since the first news of this run.
-        expected: what it will take besides time, for the first line.
+        before: how much of it was done by an earlier run that this one continues. If it is given,
+            the time left is shown, by the rate since the first update of this run.
+        expected: a forecast of memory as text, for the first line.
 
     Yields:
-        The display; tell it with `update(done, **fields)`.
+        The display; call `update(done, **fields)`.
 
     Raises:
-        BadInput: `progress` is something else.
+        BadInput: `progress` is not True, False or None.
 
     Example:
         >>> with open_progress(False, "training", total=2, unit="epochs") as bar:
@@ -105,16 +105,16 @@ def _format(fields: dict[str, object]) -> str:
 
 
 def time_left(total: float, done: float, before: float | None, seconds: float) -> str:
-    """How long a task will still take, in words.
+    """The time that a task will still take, as text.
 
     Args:
         total: how much there is to do.
         done: how much of it is done.
-        before: how much of that was done before this run began; None asks for no words.
-        seconds: since this run had its first news.
+        before: how much of that was done before this run began; None gives no text.
+        seconds: time since the first update of this run.
 
     Returns:
-        The words; empty as long as there is no rate to go by, and at the end.
+        The text; empty as long as there is no rate, and at the end.
 
     Example:
         >>> time_left(total=100, done=60, before=50, seconds=45)
@@ -124,11 +124,11 @@ def time_left(total: float, done: float, before: float | None, seconds: float) -
     """
     if before is None or done <= before or done >= total or seconds < PATIENCE:
         return ""
-    left = seconds * (total - done) / (done - before)
+    remaining_seconds = seconds * (total - done) / (done - before)
     for limit, unit, name in ((99.5, 1, "s"), (99.5 * 60, 60, "min"), (48 * 3600, 3600, "h")):
-        if left < limit:
-            return f"about {max(1, round(left / unit))} {name} left"
-    return f"about {round(left / 86400)} days left"
+        if remaining_seconds < limit:
+            return f"about {max(1, round(remaining_seconds / unit))} {name} left"
+    return f"about {round(remaining_seconds / 86400)} days left"
 
 
 class SilentBar:
@@ -152,7 +152,7 @@ class LinesBar:
         task: what is being done.
         total: how much there is to do.
         unit: what is counted.
-        clock: seconds; a test brings its own.
+        clock: returns seconds; tests replace it.
         before: see `open_progress`.
         expected: likewise.
     """
@@ -176,15 +176,15 @@ class LinesBar:
         self._write(f"{task}: {total} {unit} to do{done}" + (f"; {expected}" if expected else ""))
 
     def update(self, done: float, **fields: object) -> None:
-        """Note the state, and write it if the last line is old enough."""
+        """Store the state, and write it if the last line is old enough."""
         self._done, self._fields = done, _format(fields)
         now = self._clock()
-        # Workers take a while to start, which says nothing of their rate.
+        # Workers take a while to start, which is not part of their rate.
         self._first = now if self._first is None else self._first
         if now - self._last >= LINE_INTERVAL:
             self._last = now
-            left = time_left(self._total, done, self._before, now - self._first)
-            self._write(f"{self._state()}, {left}" if left else self._state())
+            remaining = time_left(self._total, done, self._before, now - self._first)
+            self._write(f"{self._state()}, {remaining}" if remaining else self._state())
 
     def skip(self, amount: float) -> None:
         """Count so much as done before."""
@@ -214,7 +214,7 @@ class TerminalBar:
         total: how much there is to do.
         unit: what is counted.
         delay: seconds to wait before the first drawing.
-        clock: seconds; a test brings its own.
+        clock: returns seconds; tests replace it.
         before: see `open_progress`.
         expected: likewise.
     """
@@ -246,9 +246,9 @@ class TerminalBar:
             if now - self._start < self._delay:
                 return
             self._open()
-        # Not rich's own estimate, which takes what was done before for this run's work.
-        left = time_left(self._total, done, self._before, now - self._first)
-        text = ", ".join(words for words in (left, _format(fields)) if words)
+        # Not rich's own estimate, which counts what was done before as done by this run.
+        remaining = time_left(self._total, done, self._before, now - self._first)
+        text = ", ".join(words for words in (remaining, _format(fields)) if words)
         self._display.update(self._row, completed=done, fields_text=text)
 
     def skip(self, amount: float) -> None:
@@ -256,7 +256,7 @@ class TerminalBar:
         self._before = (self._before or 0) + amount
 
     def close(self) -> None:
-        """Leave the bar as it is and give the terminal back."""
+        """Stop drawing, and leave the bar as it is."""
         if self._display is not None:
             self._display.stop()
 
@@ -283,6 +283,6 @@ class TerminalBar:
             self._display.console.print(f"{self._task}; {self._expected}", highlight=False)
         self._row = self._display.add_task(self._task, total=self._total, fields_text="")
         self._display.update(self._row, completed=self._before or 0)
-        # Time has passed since the task began: the bar came late on purpose.
+        # The task began before the bar was shown.
         self._display.tasks[0].start_time -= self._clock() - self._start
         self._display.start()

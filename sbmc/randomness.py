@@ -22,7 +22,7 @@ class Stream(IntEnum):
 
     Two purposes never share a stream, so the split of the data does not move with the number of
     islands, nor the noise of an island with the way the anchor was trained. A value, once given,
-    is for good: another one would change every result that was made with it.
+    is never changed, since that would change every result that was made with it.
     """
 
     ISLANDS = 0
@@ -60,27 +60,27 @@ def generator(seed: int, *path: int) -> torch.Generator:
         >>> torch.equal(noise, torch.randn(2, generator=generator(0, Stream.ISLANDS, 3)))
         True
     """
-    # The bounds are those within which SeedSequence tells all paths apart: it cuts larger numbers
+    # The bounds are those within which SeedSequence distinguishes all paths: it cuts larger numbers
     # into words of 32 bits, so that the path (2**32,) would be the path (0, 1).
     require(_integer_below(2**128, seed), "seed", "an integer from 0 to 2**128 - 1", seed)
     for i, step in enumerate(path):
         rule = "an integer from 0 to 2**32 - 1"
         require(_integer_below(2**32, step), f"path[{i}]", rule, step)
     sequence = np.random.SeedSequence(int(seed), spawn_key=tuple(int(step) for step in path))
-    return _from_words(sequence.generate_state(_STATE_WORDS))
+    return _from_state(sequence.generate_state(_STATE_WORDS))
 
 
-def _from_words(words: np.ndarray) -> torch.Generator:
-    # `manual_seed` keeps 32 bits of a seed on the CPU: among ten thousand streams, two would then
-    # be the same with a probability of one per cent. The whole state has no such twins.
-    first = int(words[0])
-    made = torch.Generator(device="cpu").manual_seed(first)
-    state = made.get_state().numpy()
+def _from_state(state_words: np.ndarray) -> torch.Generator:
+    # `manual_seed` uses 32 bits of a seed on the CPU: among ten thousand streams, two would then
+    # be the same with a probability of one per cent. With the entire state no two are.
+    first = int(state_words[0])
+    rng = torch.Generator(device="cpu").manual_seed(first)
+    state = rng.get_state().numpy()
     twister = state[_STATE_START : _STATE_START + 8 * _STATE_WORDS].view(np.uint64)
     if twister.size != _STATE_WORDS or int(twister[0]) != first:
         raise RuntimeError(f"torch {torch.__version__} stores its generators in an unknown form.")
-    twister[:] = words
-    return made.set_state(torch.from_numpy(state))
+    twister[:] = state_words
+    return rng.set_state(torch.from_numpy(state))
 
 
 def _integer_below(bound: int, value: object) -> bool:

@@ -33,6 +33,16 @@ def metrics(level=0.0):
     return found
 
 
+def entropies_of(level=0.0):
+    """Entropies of all groups, which differ by group and kind."""
+    found = {}
+    for place, group in enumerate(GROUPS):
+        name = group if group in ("correct", "incorrect") else f"ood.{group}"
+        found[f"entropy.aleatoric.{name}"] = 0.1 * (place + 1)
+        found[f"entropy.epistemic.{name}"] = 0.2 * (place + 1) + level
+    return found
+
+
 def arrays(seed=0, bend=2.0):
     """Arrays of one seed; `bend` shapes the ROC curve, t -> 1 - (1 - t)^bend."""
     line = np.linspace(0, 1, 101)
@@ -90,7 +100,9 @@ def write(
         seed=seed,
         data={"name": "mnist7", "checksum": "0"},
         cost=COST,
-        metrics={**metrics(level), **(more or {})} if confidence else {"accuracy": 0.9},
+        metrics={**metrics(level), **entropies_of(level), **(more or {})}
+        if confidence
+        else {"accuracy": 0.9},
         islands=[],
         outcome="completed",
     )

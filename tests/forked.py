@@ -61,6 +61,10 @@ class Child:
         """The exit code; negative if a signal ended it, None while it runs."""
         return self.process.exitcode
 
+    def poll(self) -> int | None:
+        """The exit code, as `subprocess.Popen` gives it."""
+        return self.process.exitcode
+
     def send_signal(self, number: int) -> None:
         """Send it a signal."""
         os.kill(self.pid, number)

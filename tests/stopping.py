@@ -1,13 +1,9 @@
 """Runs of the command line that are stopped in the middle, and what is left of them."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import torch
-from repository import ROOT
 
 import sbmc
 from sbmc.islands.checkpoints import FileCheckpointer
@@ -75,14 +71,5 @@ def stopped(command, monkeypatch, *arguments, snapshots=3):
 
 
 def start(arguments, folder):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "sbmc", *map(str, arguments)],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell that runs this in the background has SIGINT ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    """A run of the command line in a process of its own."""
+    return forked.Child(["-m", "sbmc", *arguments], cwd=folder)

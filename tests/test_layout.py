@@ -16,7 +16,7 @@ MOST_ENTRIES = 28
 MOST_LINES = 400
 MOST_LATE = 20
 
-# From the ground up: a room imports from itself and from rooms above it in this list.
+# From the bottom up: a room imports from itself and from rooms above it in this list.
 ORDER = [
     "sbmc.checks",
     "sbmc.log",
@@ -65,6 +65,7 @@ LATE = {
     "sbmc.posterior.posterior imports sbmc.confidence": _UP,
     "sbmc.posterior.posterior imports sbmc.bridges.arviz": _UP,
     "sbmc.posterior.posterior imports sbmc.posterior.saving": "saving and loading make posteriors",
+    "sbmc.posterior.posterior imports sbmc.posterior.first_islands": "it makes a posterior",
     "sbmc.posterior.saving imports sbmc.confidence": "a file may have a fitted confidence in it",
     "sbmc.cli.doctor imports sbmc.cli.machine": _QUICK,
     "sbmc.cli.embed imports sbmc.embedding": _QUICK,
@@ -132,7 +133,7 @@ IMPORTS = [
 def rank(module: str) -> int:
     """Where a module stands; the longest name in the list that fits it decides."""
     fits = [room for room in ORDER if module == room or module.startswith(room + ".")]
-    assert fits, f"{module} has no place in the order"
+    assert fits, f"{module} is not in ORDER"
     return ORDER.index(max(fits, key=len))
 
 
@@ -151,10 +152,11 @@ def test_imports_go_one_way():
 
 
 def test_late_imports_are_few_and_each_has_its_reason():
-    late = {f"{each.module} imports {each.imported}" for each in IMPORTS if each.late}
-    assert late - LATE.keys() == set(), "import it at the top, or give the reason in LATE"
-    assert LATE.keys() - late == set(), "these are gone: take them out of LATE"
-    assert len(LATE) <= MOST_LATE
+    statements = [f"{each.module} imports {each.imported}" for each in IMPORTS if each.late]
+    assert set(statements) - LATE.keys() == set(), "import it at the top, or give a reason in LATE"
+    assert LATE.keys() - set(statements) == set(), "these are gone: take them out of LATE"
+    # A module may import another one in several functions, and each statement counts.
+    assert len(statements) <= MOST_LATE
 
 
 def test_the_library_never_imports_the_studies():

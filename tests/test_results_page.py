@@ -9,6 +9,8 @@ from sbmc_studies.paper.tables.paper_index import read_index, write_index
 from sbmc_studies.paper.tables.study import differences, write_tables
 from sbmc_studies.records.pooling import SEEDS, find_records
 
+pytestmark = pytest.mark.usefixtures("committed_records")
+
 RECORDS = ROOT / "experiments" / "records"
 MNIST7 = get_experiment("mnist7")
 PAPER_ROWS = [row for row in MNIST7.rows if row.section == "paper"]

@@ -20,7 +20,9 @@ import sbmc
 
 STORED = Path(__file__).parent / "data" / "same_bits.json"
 LIKELIHOODS = ("categorical", "gaussian")
-KINDS = discover()
+# Samplers that came later have nothing to be compared with.
+LATER = {"AutoHMC"}
+KINDS = [kind for kind in discover() if kind.__name__ not in LATER]
 
 
 def fitted(kind, likelihood):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sbmc.language import frozen, states
+from sbmc.language import frozen_model, hidden_states
 
 TEXT = "To be, or not to be, that is the question. Whether 'tis nobler in the mind to suffer. " * 12
 WIDTH = 6
@@ -56,11 +56,11 @@ def use_stand_in(monkeypatch, stop_after=None) -> list[StandIn]:
     """Let `text_states` load a stand-in; returns those that it has loaded."""
     loaded: list[StandIn] = []
 
-    def load(weights: frozen.Weights) -> StandIn:
+    def load(weights: frozen_model.Weights) -> StandIn:
         loaded.append(StandIn(weights, stop_after))
         return loaded[-1]
 
-    monkeypatch.setattr(states, "load_frozen", load)
+    monkeypatch.setattr(hidden_states, "load_frozen", load)
     return loaded
 
 

@@ -101,7 +101,9 @@ class Ours:
 
     def _sghmc(self) -> Done:
         task = self._task
-        settings = SGHMC(epochs=1, batch_size=task.batch_size, step_size=task.step_size)
+        settings = SGHMC(
+            epochs=1, batch_size=task.batch_size, step_size=task.step_size, noise="philox"
+        )
         settings.run(self._target, self._noise, self._start)
         return Done(1, task.particles)
 

@@ -1,4 +1,4 @@
-"""What the samplers are compared with; every one of them gives a `Posterior` too."""
+"""Baselines for comparison with the samplers; each of them gives a `Posterior`."""
 
 from sbmc.baselines.laplace import laplace
 from sbmc.baselines.mc_dropout import dropout_posterior, mc_dropout, train_mc_dropout

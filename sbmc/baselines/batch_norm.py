@@ -44,8 +44,8 @@ def refresh_statistics(
 
 
 def _layers(model: nn.Module, space: ParameterSpace) -> list[nn.Module]:
-    found = (model.get_submodule(name) for name in _names(model, space))
-    return [x for x in found if isinstance(x, _BatchNorm) and x.track_running_stats]
+    layers = (model.get_submodule(name) for name in _names(model, space))
+    return [x for x in layers if isinstance(x, _BatchNorm) and x.track_running_stats]
 
 
 def _names(model: nn.Module, space: ParameterSpace) -> list[str]:
@@ -60,7 +60,7 @@ def _batches(examples: Examples, size: int) -> Iterator[list[Inputs]]:
 
 
 class _Listed(nn.Module):
-    """Calls a whole network, and has only the layers to be refreshed as its modules."""
+    """Calls the entire network, but has only the layers to be refreshed as its modules."""
 
     def __init__(self, layers: list[nn.Module], network: nn.Module) -> None:
         super().__init__()

@@ -57,10 +57,11 @@ def laplace(
 
     θ* the weights given, meant to be the MAP with the prior N(0, v); J_i the Jacobian of the
     outputs and Λ_i the Hessian of −log p(y_i | outputs): the generalised Gauss-Newton matrix of the
-    n examples. It is kept whole (`"full"`), on its diagonal (`"diag"`), or as one Kronecker product
-    A ⊗ B for the weights of each layer and B alone for its bias (`"kron"`, K-FAC), which is exact
-    for a linear layer without bias whose Λ_i are all the same. Draws go through the network itself,
-    not through its linearisation: where H is near-singular they go far from what was trained.
+    n examples. It is stored completely (`"full"`), as its diagonal (`"diag"`), or as one Kronecker
+    product A ⊗ B for the weights of each layer and B alone for its bias (`"kron"`, K-FAC), which is
+    exact for a linear layer without bias whose Λ_i are all the same. Draws go through the network
+    itself, not through its linearisation: where H is near-singular they go far from what was
+    trained.
 
     Args:
         model: the trained network; never changed.
@@ -72,7 +73,7 @@ def laplace(
         parameters: which parameters to draw; the others keep the model's values.
         batch_size: examples in a batch of the fit; the result does not depend on it.
         seed: of the draws; draw k depends on how many there are in its last bits only.
-        anchor_epochs: what the network's training cost; read from its history if it has one.
+        anchor_epochs: the cost of the network's training; read from its history if it has one.
         progress: None shows a bar on a terminal, True always shows progress, False never.
 
     Returns:
@@ -148,8 +149,8 @@ def _checked(
 ) -> tuple[Examples, int]:
     """The examples, ready to use, and the number of the model's outputs."""
     rule = "'categorical' or Gaussian(noise_variance=...) for a Laplace approximation"
-    known = isinstance(family, (Categorical, Gaussian))
-    require(known, "likelihood", rule, Phrase("a function"))
+    supported = isinstance(family, (Categorical, Gaussian))
+    require(supported, "likelihood", rule, Phrase("a function"))
     weights = space.flatten(model)
     examples = as_examples(data).to(dtype=weights.dtype, device=weights.device)
     single = isinstance(examples.inputs, Tensor)

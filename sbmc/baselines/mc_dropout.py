@@ -146,8 +146,8 @@ def train_mc_dropout(
     with torch.no_grad():
         call_model(noisy.eval(), {}, few)
     for name, hook in hooks.items():
-        words = Phrase(f"{name!r}, which the model does not call as a layer")
-        require(hook.called, "layers", "linear layers that the model calls", words)
+        got = Phrase(f"{name!r}, which the model does not call as a layer")
+        require(hook.called, "layers", "linear layers that the model calls", got)
     settings = {"initial": "model", **training}
     ensemble = train_ensemble(
         noisy, examples, validation, members=1, parameters=parameters, path="module", **settings
@@ -185,10 +185,10 @@ def dropout_posterior(
         rate: probability of dropping an input.
         samples: how many draws.
         layers: as for `mc_dropout`.
-        likelihood: what predictions are made of.
+        likelihood: the likelihood of the outputs.
         parameters: the parameters that the posterior holds; must contain the weights of the layers.
         seed: of the masks; draw k does not depend on how many there are.
-        anchor_epochs: what the network's training cost; read from its history if it has one.
+        anchor_epochs: the cost of the network's training; read from its history if it has one.
 
     Returns:
         The posterior, `(1, samples, dim)`.
@@ -215,8 +215,8 @@ def dropout_posterior(
         stream = generator(seed, Stream.DROPOUT_MASKS, sample)
         for name in names:
             weight = weights[_weight(name)][sample]
-            kept = torch.rand(weight.shape[1], generator=stream) >= rate
-            weight *= kept.to(weight) / (1 - rate)  # a view of the draw's position
+            mask = torch.rand(weight.shape[1], generator=stream) >= rate
+            weight *= mask.to(weight) / (1 - rate)  # a view of the draw's position
     return single_network_posterior(
         trained,
         space,
@@ -235,7 +235,7 @@ def dropout_posterior(
 
 
 def dropout_layers(model: nn.Module, layers: str, space: ParameterSpace) -> list[str]:
-    """Name the linear layers that a choice means.
+    """The names of the linear layers that are chosen.
 
     Args:
         model: the network.
@@ -262,11 +262,11 @@ def dropout_layers(model: nn.Module, layers: str, space: ParameterSpace) -> list
     require(bool(chosen), "layers", rule, layers)
     everywhere = [id(p) for _, p in model.named_parameters(remove_duplicate=False)]
     for name in chosen:
-        words = Phrase(f"{name!r}, which shares them")
+        got = Phrase(f"{name!r}, which shares them")
         alone = everywhere.count(id(model.get_submodule(name).weight)) == 1
-        require(alone, "layers", "layers with weights of their own", words)
-        words = Phrase(f"{_weight(name)!r}, which is not")
-        require(_weight(name) in space.names, "layers", "layers whose weights are sampled", words)
+        require(alone, "layers", "layers with weights of their own", got)
+        got = Phrase(f"{_weight(name)!r}, which is not")
+        require(_weight(name) in space.names, "layers", "layers whose weights are sampled", got)
     return chosen
 
 

@@ -30,14 +30,14 @@ def single_network_posterior(
     """One island of equally weighted draws that share the cost of one network.
 
     Args:
-        model: the network in whose place the draws stand.
-        space: the parameters that `positions` stands for.
-        likelihood: what predictions are made of.
+        model: the network that the draws replace.
+        space: the parameters that `positions` holds.
+        likelihood: the likelihood of the outputs.
         positions: the draws, `(samples, dim)`.
         shared_epochs: passes over the training data that were made once for all draws: counted as
             the anchor's, as those of a MAP are, so that epochs per particle are zero.
         seconds: measured, without the network's training.
-        settings: everything that decided the result, as plain values.
+        settings: all that decided the result, as plain values.
         forward_epochs: passes without gradient for each draw.
 
     Returns:
@@ -55,17 +55,17 @@ def single_network_posterior(
     )
 
 
-def trained_epochs(model: nn.Module, given: float | None) -> float:
-    """What the network cost: as given, or else as its training history says."""
-    if given is None:
+def trained_epochs(model: nn.Module, epochs: float | None) -> float:
+    """The cost of the network: as given, or from its training history."""
+    if epochs is None:
         return float(getattr(getattr(model, "history", None), "epochs", 0))
-    good = is_number(given) and 0 <= given < math.inf
-    require(good, "anchor_epochs", "a non-negative number", given)
-    return float(given)
+    good = is_number(epochs) and 0 <= epochs < math.inf
+    require(good, "anchor_epochs", "a non-negative number", epochs)
+    return float(epochs)
 
 
 def describe_variance(prior_variance: float | Tensor) -> float | str:
-    """The prior variance as a plain value: a number, or words for a vector."""
+    """The prior variance as a plain value: a number, or a text for a vector."""
     if isinstance(prior_variance, Tensor) and prior_variance.numel() > 1:
         return f"{prior_variance.numel()} values"
     return float(prior_variance)

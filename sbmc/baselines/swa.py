@@ -74,12 +74,12 @@ def train_swa(
     SGD with momentum on the loss of `train_map`, −(1/|B|) Σ_{i∈B} log p(y_i | x_i, θ) + ‖θ‖²/(2vn),
     first for `warmup_epochs` at `learning_rate`, then at `swa_learning_rate`, where after every
     epoch the weights enter an average: θ_SWA = (1/T) Σ_t θ_t. The running statistics of BatchNorm
-    are then computed anew for θ_SWA, by one more pass over the data, without gradients.
+    are then computed again for θ_SWA, by one more pass over the data, without gradients.
 
     Args:
         model: the network; never changed.
         train: training data, as for `fit`.
-        validation: only looked at, for the history: the number of epochs is fixed.
+        validation: used only for the history, since the number of epochs is fixed.
         prior_variance: variance v of the prior, a number or one per parameter `(dim,)`.
         likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
         parameters: which parameters to train; the others keep the model's values.
@@ -235,7 +235,7 @@ def run_swa(
             if layers:
                 training_mode(module, space)
             else:
-                module.eval()  # the same function, and frozen dropout stays quiet
+                module.eval()  # the same function, and frozen dropout is inactive
             loss = _epoch(module, optimizer, penalty, data, order, settings.batch_size)
             history.train_loss.append(loss)
             if not math.isfinite(loss):
@@ -319,7 +319,7 @@ def _validate(
 
 
 def _copied(source: nn.Module, model: nn.Module) -> nn.Module:
-    """The model with the values of `source`, and its own marks of what is trainable."""
+    """The model with the values of `source`; its `requires_grad` flags are unchanged."""
     copied, values = copy.deepcopy(model).eval(), named_tensors(source)
     with torch.no_grad():
         for name, tensor in named_tensors(copied).items():

@@ -79,7 +79,7 @@ def swag(
     Args:
         model: the network; never changed.
         train: training data, as for `fit`.
-        validation: only looked at, for the progress display.
+        validation: used only for the progress display.
         samples: how many draws.
         rank: K at most; there are no more deviations than epochs after the warm-up.
         scale: factor of the covariance.
@@ -135,10 +135,10 @@ def swag(
     run = run_swa(model, space, data, settings, path.add, progress)
     began = time.perf_counter()
     moments = path.moments()
-    dim, kept = space.dim, len(moments.deviations)
+    dim, rank_used = space.dim, len(moments.deviations)
     streams = [generator(seed, Stream.SWAG, sample) for sample in range(samples)]
     noise = torch.stack(
-        [torch.randn(dim + kept, generator=g, dtype=torch.float64) for g in streams]
+        [torch.randn(dim + rank_used, generator=g, dtype=torch.float64) for g in streams]
     )
     positions = draw(moments, noise[:, :dim], noise[:, dim:], scale)
     passes = 0
@@ -155,7 +155,7 @@ def swag(
         seconds=time.perf_counter() - began,
         settings={
             "sampler": "swag",
-            "rank": kept,
+            "rank": rank_used,
             "scale": float(scale),
             "parameters": describe_parameters(parameters),
             **settings.describe(),
@@ -181,7 +181,7 @@ class Collector:
     def __init__(self, rank: int) -> None:
         self._count = 0
         self._mean = self._squares = torch.zeros(())
-        self._kept: deque[Tensor] = deque(maxlen=rank)
+        self._deviations: deque[Tensor] = deque(maxlen=rank)
 
     def add(self, theta: Tensor) -> None:
         """Take the weights `(dim,)` of one more epoch."""
@@ -195,14 +195,14 @@ class Collector:
         self._mean = self._mean + before / self._count
         after = value - self._mean
         self._squares = self._squares + before * after
-        self._kept.append(after.to(self._dtype))
+        self._deviations.append(after.to(self._dtype))
 
     def moments(self) -> SWAGMoments:
         """The moments so far; the variance is that of Maddox et al., divided by the count."""
         return SWAGMoments(
             self._mean.to(self._dtype),
             (self._squares / self._count).to(self._dtype),
-            torch.stack(list(self._kept)),
+            torch.stack(list(self._deviations)),
         )
 
 

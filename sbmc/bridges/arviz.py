@@ -21,11 +21,11 @@ def to_arviz(posterior: Posterior, *, draws: int | None = None) -> Any:
     **Weights.** ArviZ knows none: its summaries and plots count all draws alike. That is right for
     chains and ensembles. Where particles (SMC) or islands (evidence) have unequal weights, use
     those in `sample_stats["weight"]`, which sum to 1, or resample by them first; the attribute
-    `weighted` of the group says whether they matter. Particles of SMC are no chains either: they
+    `weighted` of the group says whether they matter. Particles of SMC are not chains: they
     share ancestors, and R-hat between them has no meaning.
 
     Args:
-        posterior: of `fit`, or an ensemble.
+        posterior: a posterior of `fit`, or an ensemble.
         draws: per chain; by the settings of the run if not given.
 
     Returns:
@@ -61,10 +61,10 @@ def to_arviz(posterior: Posterior, *, draws: int | None = None) -> Any:
     }
     # Failed islands have reports but no positions.
     reports = [report for report in posterior.islands if report.outcome == "completed"]
-    known = ("acceptance", "step_size", "epochs", "log_evidence")
+    statistics = ("acceptance", "step_size", "epochs", "log_evidence")
     per_island = {
         name: np.array([getattr(report, name) for report in reports], dtype=np.float64)
-        for name in known
+        for name in statistics
     }
     uneven = float(weights.max()) > float(weights.min()) * (1 + 1e-9)
     with warnings.catch_warnings():

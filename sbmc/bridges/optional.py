@@ -1,8 +1,8 @@
-"""Optional packages that have something to say when they are imported; imported here alone.
+"""Imports optional packages that give warnings when they are imported.
 
 ArviZ 0.23 warns at its first import of a day that it will be refactored, and remembers the day by a
 file in the user's cache. nutpie needs that ArviZ and imports it by itself. A user of `fit` or of a
-diagnostic can do nothing about it, so this one warning is kept back, for the import alone.
+diagnostic can do nothing about it, so this one warning is suppressed during the import.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def load_laplace() -> Any:
 
 @contextmanager
 def without_script_warning() -> Iterator[None]:
-    """Silence one warning of packages that laplace-torch uses, which is no affair of the user."""
+    """Silence one warning of packages that laplace-torch uses, about which users can do nothing."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.script` is ", DeprecationWarning)
         yield

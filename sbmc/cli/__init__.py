@@ -1,6 +1,6 @@
 """The command line: the same names as in Python, from a shell."""
 
-from sbmc.cli.waiting import let_threads_sleep
+from sbmc.cli.wait_policy import let_threads_sleep
 
 let_threads_sleep()  # before torch is imported, which reads it once
 

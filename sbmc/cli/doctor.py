@@ -1,4 +1,4 @@
-"""`sbmc doctor`: what this machine has, in words that can be pasted into an issue."""
+"""`sbmc doctor`: what this machine has, as text that can be pasted into an issue."""
 
 from __future__ import annotations
 

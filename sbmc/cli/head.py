@@ -11,7 +11,7 @@ import typer
 import sbmc
 from sbmc.checks import require
 from sbmc.cli.options import DebugOption, QuietOption, read_count, read_number
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -90,11 +90,11 @@ def show_head(
     run = run_head(load_embedded(file), ood=outside, progress=not quiet, **options)
     settings, data = run.record["settings"], run.record["data"]
     parts = data["examples"]
-    seen = parts["train"] + parts["validation"]
+    sampled = parts["train"] + parts["validation"]
     print_wide(_table(run.metrics, f"{file.name}: {parts['held_out']:,} held-out examples"))
     print(
         f"v = {settings['v']:g}, s = {settings['s']:g}, N = {settings['particles']}, "
-        f"P = {settings['islands']}; sampled on {seen:,} examples."
+        f"P = {settings['islands']}; sampled on {sampled:,} examples."
     )
     folder = run.save(out / file.stem)
     inputs, classes = run.model.in_features, run.model.out_features

@@ -12,8 +12,17 @@ import torch
 
 from sbmc import __version__
 from sbmc.islands.executors.contract import available_cores
-from sbmc.islands.memory import resident_bytes, size_in_words
-from sbmc.model.kernels.native import build, chain, head, planes
+from sbmc.islands.process_memory import format_bytes, resident_bytes
+from sbmc.model.kernels.native import (
+    adam,
+    build,
+    chain,
+    chain_batches,
+    head,
+    head_batches,
+    planes,
+    steps,
+)
 
 # What each extra brings, by the names of the packages.
 EXTRAS = {
@@ -35,7 +44,7 @@ def examine() -> Sections:
     """Look at everything that decides how fast, and whether, the library runs here.
 
     Returns:
-        Lines by section and name. The user's home folder stands as `~`.
+        Lines by section and name. The user's home folder is written as `~`.
     """
     sections = {
         "versions": _versions(),
@@ -75,6 +84,10 @@ def _compiled() -> dict[str, str]:
         "chains of layers": (chain.SOURCE, chain.FUNCTIONS),
         "linear heads": (head.SOURCE, head.FUNCTIONS),
         "first convolution": (planes.SOURCE, planes.FUNCTIONS),
+        "mini-batches of chains": (chain_batches.SOURCE, chain_batches.FUNCTIONS),
+        "mini-batches of heads": (head_batches.SOURCE, head_batches.FUNCTIONS),
+        "steps on mini-batches": (steps.SOURCE, steps.FUNCTIONS),
+        "training": (adam.SOURCE, adam.FUNCTIONS),
     }
     for name, (source, functions) in libraries.items():
         try:
@@ -93,10 +106,10 @@ def _compiler() -> str:
     if not commands:
         return "none; install gcc or clang, or set CC, for faster kernels"
     try:
-        said = build._run([*commands[0], "--version"]).decode(errors="replace").splitlines()
+        lines = build._run([*commands[0], "--version"]).decode(errors="replace").splitlines()
     except (build.NoLibrary, OSError) as error:
         return f"{' '.join(commands[0])} ({error})"
-    return f"{' '.join(commands[0])} ({said[0] if said else 'no version'})"
+    return f"{' '.join(commands[0])} ({lines[0] if lines else 'no version'})"
 
 
 def _cache() -> str:
@@ -120,11 +133,11 @@ def _threads() -> dict[str, str]:
 
 
 def _memory() -> dict[str, str]:
-    lines = {"this process": size_in_words(resident_bytes())}
+    lines = {"this process": format_bytes(resident_bytes())}
     names = {"machine": "SC_PHYS_PAGES", "free": "SC_AVPHYS_PAGES"}
     for name, setting in names.items():
         if setting in getattr(os, "sysconf_names", {}):
-            lines[name] = size_in_words(os.sysconf(setting) * os.sysconf("SC_PAGE_SIZE"))
+            lines[name] = format_bytes(os.sysconf(setting) * os.sysconf("SC_PAGE_SIZE"))
     return lines
 
 
@@ -133,12 +146,12 @@ def _extras() -> dict[str, str]:
 
 
 def _extra(extra: str, packages: tuple[str, ...]) -> str:
-    found, missing = [], []
+    versions, missing = [], []
     for package in packages:
         try:
-            found.append(f"{package} {metadata.version(package)}")
+            versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             missing.append(package)
     if not missing:
-        return ", ".join(found)
+        return ", ".join(versions)
     return f"{', '.join(missing)} missing: pip install 'sbmc[{extra}]'"

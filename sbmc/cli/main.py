@@ -1,4 +1,4 @@
-"""The commands, and what becomes of errors: one line and an exit code."""
+"""The commands, and how errors end: with one line and an exit code."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ app.command("head")(head_command)
 app.add_typer(embed_app, name="embed")
 app.command("doctor")(doctor_command)
 
-# Packages add commands of their own through entry points of this group: each names a function that
-# is given the application. The studies of this distribution do.
+# Other packages add commands through entry points of this group, as the studies of this
+# distribution do. An entry point names a function that is called with the application.
 COMMANDS = "sbmc.commands"
 
 
 @cache
 def _all_commands() -> Any:
-    """The commands of all packages; not before they are needed, since packages import this one."""
+    """Collect the commands of all packages; this is done late, since packages import this one."""
     for point in sorted(metadata.entry_points(group=COMMANDS), key=lambda point: point.name):
         try:
             register = point.load()
@@ -80,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = _all_commands()
-    interruption = "interrupted; what is finished is kept, and the same command goes on from there."
+    interruption = (
+        "interrupted; what is finished is saved, and the same command continues from there."
+    )
     try:
         code = command.main(args=given, prog_name="sbmc", standalone_mode=False)
     except BadInput as error:
@@ -108,7 +110,7 @@ def _complain(error: Exception, message: str, code: int, arguments: Sequence[str
 
 
 def _explain(error: Any) -> str:
-    """Say in our form of words what the parser found wrong: argument, rule, value."""
+    """Write the parser's complaint in our form: argument, rule, value."""
     context = getattr(error, "ctx", None)
     command = context.command if context else None
     where = context.command_path if context else "sbmc"

@@ -23,14 +23,14 @@ from sbmc.prediction.prediction import Prediction
 
 ABSTAIN = -1
 Predict = Callable[[Any], Prediction]
-# Of the scores seen in training, enough of them to space thresholds by.
+# How many quantiles of the training scores are stored, to space thresholds by.
 _QUANTILES = 201
 
 
 class Decision(NamedTuple):
-    """What to say about each input."""
+    """The decision for each input."""
 
-    labels: Tensor  # (examples,) the predicted class, or -1 for "I do not know"
+    labels: Tensor  # (examples,) the predicted class, or -1 for an abstention
     abstained: Tensor  # (examples,) booleans
     score: Tensor  # (examples,) probability of being incorrect or out of domain
 
@@ -71,46 +71,46 @@ class Confidence:
         """Scores from here on lead to an abstention."""
         return float(self.classifier.threshold_)
 
-    def score(self, given: Any) -> Tensor:
+    def score(self, inputs: Any) -> Tensor:
         """Probability of being incorrect or out of domain.
 
         Args:
-            given: a `Prediction` of the posterior that this belongs to, or inputs for it.
+            inputs: inputs for the posterior that this belongs to, or its `Prediction` of them.
 
         Returns:
             `(examples,)` float64.
 
         Raises:
-            BadInput: a prediction of another posterior, one without features, or inputs where no
-                posterior is known.
+            BadInput: a prediction of another posterior or without features, or inputs although no
+                posterior is bound.
         """
-        prediction = self._prediction(given)
+        prediction = self._prediction(inputs)
         features = prediction.features().detach().cpu().numpy()
         return torch.from_numpy(self.classifier.predict_proba(features)[:, 1])
 
-    def abstain(self, given: Any) -> Tensor:
+    def abstain(self, inputs: Any) -> Tensor:
         """Whether to abstain: the score is at least the threshold.
 
         After `calibrate`, the threshold with the guarantee decides.
 
         Args:
-            given: as for `score`.
+            inputs: as for `score`.
 
         Returns:
             `(examples,)` booleans.
         """
-        return self._abstained(self.score(given))
+        return self._abstained(self.score(inputs))
 
-    def decide(self, given: Any) -> Decision:
+    def decide(self, inputs: Any) -> Decision:
         """The predicted class of each input, or -1 where it is wiser to abstain.
 
         Args:
-            given: as for `score`.
+            inputs: as for `score`.
 
         Returns:
             Labels, abstentions and scores.
         """
-        prediction = self._prediction(given)
+        prediction = self._prediction(inputs)
         score = self.score(prediction)
         abstained = self._abstained(score)
         labels = prediction.labels.cpu().masked_fill(abstained, ABSTAIN)
@@ -123,19 +123,21 @@ class Confidence:
 
         Args:
             data: `(inputs, labels)`, in domain, used for nothing before.
-            ood: out-of-domain inputs, if such will be met, in the proportion in which they will be.
+            ood: out-of-domain inputs, if they are expected, in the proportion that is expected.
             alpha: error allowed among answered inputs.
             delta: probability of a larger one, over calibration sets.
 
         Returns:
-            The guarantee, also kept as `guaranteed`. It may be one that answers nothing.
+            The guarantee, which is also stored as `guaranteed`. It may answer nothing.
 
         Raises:
             BadInput: α or δ outside (0, 1), or too few examples: the message says how many.
         """
-        calibration_size(alpha, delta)  # refuses levels that are none, before anything is predicted
-        known = self._predict is not None
-        require(known, "confidence", "bound to a posterior", Phrase("one without `bind`"))
+        calibration_size(alpha, delta)  # refuses bad levels before anything is predicted
+        bound_to_posterior = self._predict is not None
+        require(
+            bound_to_posterior, "confidence", "bound to a posterior", Phrase("one without `bind`")
+        )
         inside, wrong, outside = _features(self._prediction, data, ood)
         score = self.classifier.predict_proba(np.concatenate([inside, outside]))[:, 1]
         wrong = np.concatenate([wrong, np.ones(len(outside), dtype=bool)])
@@ -145,7 +147,7 @@ class Confidence:
         return self.guaranteed
 
     def bind(self, predict: Predict, origin: str | None) -> Confidence:
-        """Say which posterior predicts, so that inputs can be given instead of predictions.
+        """Set the posterior that predicts, so that inputs can be given instead of predictions.
 
         Args:
             predict: inputs -> `Prediction`.
@@ -155,7 +157,7 @@ class Confidence:
             The same object.
 
         Raises:
-            BadInput: if it is another posterior than the one learned from.
+            BadInput: it is not the posterior that the confidence was fitted to.
         """
         self._check_origin(origin, "posterior")
         self._predict = predict
@@ -167,16 +169,16 @@ class Confidence:
             return ~torch.from_numpy(self.guaranteed.answer(score.numpy()))
         return score >= self.threshold
 
-    def _prediction(self, given: Any) -> Prediction:
-        if not isinstance(given, Prediction):
+    def _prediction(self, inputs: Any) -> Prediction:
+        if not isinstance(inputs, Prediction):
             rule = "a Prediction, since no posterior is bound to this confidence"
-            require(self._predict is not None, "given", rule, Phrase(type(given).__name__))
-            given = self._predict(given)  # type: ignore[misc]
-        self._check_origin(given.origin, "prediction")
-        return given
+            require(self._predict is not None, "inputs", rule, Phrase(type(inputs).__name__))
+            inputs = self._predict(inputs)  # type: ignore[misc]
+        self._check_origin(inputs.origin, "prediction")
+        return inputs
 
     def _check_origin(self, origin: str | None, name: str) -> None:
-        # One that carries no digest was made by hand: its maker knows what it is.
+        # A prediction without a digest was made by hand, and is not checked.
         same = origin is None or self.origin is None or origin == self.origin
         rule = "of the posterior that this confidence was fitted to"
         require(same, name, rule, Phrase("one of another posterior"))
@@ -188,7 +190,7 @@ class Confidence:
                 quantiles = self._reference[name]
                 level = (np.arange(size) + 0.5) / size
                 parts.append(np.interp(level, np.linspace(0, 1, len(quantiles)), quantiles))
-        # Without any, thresholds are spaced evenly: valid as well, if less well placed.
+        # Without any, thresholds are spaced evenly, which is valid but less precise.
         return np.concatenate(parts) if parts else np.linspace(0, 1, _QUANTILES)
 
 
@@ -201,18 +203,18 @@ def fit_confidence(
     seed: int = 0,
     origin: str | None = None,
 ) -> Confidence:
-    """Learn when a posterior's predictions are not to be trusted.
+    """Fit a classifier that finds predictions which should not be trusted.
 
-    The meta-classifier of the paper: in-domain inputs predicted correctly are 0; those predicted
-    incorrectly, and all out-of-domain inputs, are 1; the seven features of their predictions are
-    what it sees.
+    It is the meta-classifier of the paper: in-domain inputs that are predicted correctly are class
+    0; those predicted incorrectly, and all out-of-domain inputs, are class 1. Its inputs are the
+    seven features of their predictions.
 
     Args:
         predict: inputs -> `Prediction`, such as `posterior.predict`.
-        data: `(inputs, labels)` in domain, or a `Dataset` or `DataLoader`; best such that the
-            model was not fitted to, since it is surer of those than it should be.
-        ood: out-of-domain inputs, or several groups of them by name, or None: then the score
-            speaks of incorrect predictions alone.
+        data: `(inputs, labels)` in domain, or a `Dataset` or `DataLoader`; preferably not data that
+            the model was fitted to, for which it is overconfident.
+        ood: out-of-domain inputs, or several groups of them by name; None to detect only incorrect
+            predictions.
         threshold: a number from 0 to 1, or `"f1"`, chosen by cross-validation.
         seed: of the classifier.
         origin: digest of the posterior.
@@ -221,8 +223,8 @@ def fit_confidence(
         The fitted confidence, bound to `predict`.
 
     Raises:
-        BadInput: if all predictions are correct and there is no out-of-domain input, or nothing is
-            correct: there is then one class only.
+        BadInput: all predictions are correct and there is no out-of-domain input, or no prediction
+            is correct, so that there is only one class.
 
     Warns:
         UserWarning: no prediction is incorrect, so the score can only find out-of-domain inputs.
@@ -252,11 +254,11 @@ def fit_confidence(
     all_right = Phrase(f"{right} correct predictions and nothing else")
     require(bool(wrong.any()) or len(outside) > 0, "data", rule, all_right)
     if not wrong.any():
-        words = (
+        message = (
             f"All {right} in-domain predictions are correct: the confidence learns to find "
             "out-of-domain inputs, and nothing of incorrect predictions."
         )
-        warnings.warn(words, UserWarning, stacklevel=2)
+        warnings.warn(message, UserWarning, stacklevel=2)
     truth = np.concatenate([wrong.astype(int), np.ones(len(outside), dtype=int)])
     features = np.concatenate([inside, outside])
     classifier.fit(features, truth)

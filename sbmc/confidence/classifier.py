@@ -31,8 +31,8 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
     at least the threshold.
 
     Args:
-        threshold: a number from 0 to 1, or `"f1"`: the one that maximises F1 on probabilities
-            from five-fold cross-validation, so none comes from a network that saw its example.
+        threshold: a number from 0 to 1, or `"f1"`: the one that maximises F1 on probabilities from
+            five-fold cross-validation, so that none comes from a network trained on its example.
         hidden: units of the hidden layer.
         max_iter: most passes over the data.
         random_state: seed of initial weights, shuffling and folds.
@@ -92,8 +92,10 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
         only = Phrase(f"the one class {self.classes_[0]!r}")
         require(len(self.classes_) == 2, "y", rule, only)
         if (X[:1] == X).all():
-            words = "All features are constant: every input gets the share of class 1 as its score."
-            warnings.warn(words, UserWarning, stacklevel=2)
+            message = (
+                "All features are constant: every input gets the share of class 1 as its score."
+            )
+            warnings.warn(message, UserWarning, stacklevel=2)
         self.threshold_ = self._choose_threshold(X, truth)
         self.network_ = self._trained(X, truth)
         self.n_iter_ = int(self.network_[-1].n_iter_)
@@ -152,7 +154,7 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
 
     def _trained(self, X: np.ndarray, truth: np.ndarray) -> Pipeline:
         with warnings.catch_warnings():
-            # Whether it converged is kept as an attribute: a score that still improves is usable.
+            # Whether it converged is an attribute; a score that still improves is usable.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return self._network().fit(X, truth)
 

@@ -1,4 +1,4 @@
-"""Curves and bins that figures are drawn from, thinned to a size that can stand beside a record."""
+"""Curves and bins for figures, reduced to a size that can be stored with a record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENTROPIES = ("total", "aleatoric", "epistemic")
 def roc_points(score: Any, wrong: Any) -> dict[str, np.ndarray]:
     """The ROC curve at 200 points, equally spaced along false plus true positive rate.
 
-    That sum rises all the way, so steep and flat stretches are both kept.
+    That sum always rises, so that steep and flat parts of the curve both have points.
 
     Args:
         score: `(examples,)`.
@@ -40,7 +40,7 @@ def roc_points(score: Any, wrong: Any) -> dict[str, np.ndarray]:
 
 
 def risk_points(score: Any, wrong: Any) -> dict[str, np.ndarray]:
-    """The risk-coverage curve at 200 coverages, from the first that can be had to 1."""
+    """The risk-coverage curve at 200 coverages, from the smallest possible one to 1."""
     curve = risk_coverage(score, wrong)
     at = np.linspace(curve.coverage[0], 1.0, POINTS)
     return {"coverage": at, "risk": np.interp(at, curve.coverage, curve.risk)}
@@ -52,7 +52,7 @@ def accuracy_points(score: Any, wrong: Any) -> dict[str, np.ndarray]:
 
 
 def reliability_bins(probability: Any, happened: Any, bins: int = BINS) -> dict[str, np.ndarray]:
-    """How often things happen that are given a probability.
+    """Compare predicted probabilities with observed frequencies.
 
     Args:
         probability: `(examples,)` from 0 to 1.
@@ -103,14 +103,14 @@ def entropy_groups(
     """
     correct = inside.labels.cpu().numpy() == labels
     classes = np.unique(labels)
-    found = {"groups": np.array(["correct", "incorrect", *outside]), "classes": classes}
+    arrays = {"groups": np.array(["correct", "incorrect", *outside]), "classes": classes}
     for kind in ENTROPIES:
-        own = getattr(inside, kind).cpu().numpy()
-        groups = [own[correct], own[~correct]]
+        entropy = getattr(inside, kind).cpu().numpy()
+        groups = [entropy[correct], entropy[~correct]]
         groups += [getattr(group, kind).cpu().numpy() for group in outside.values()]
-        found[f"groups.{kind}"] = np.array([_mean(group) for group in groups])
-        found[f"classes.{kind}"] = np.array([own[labels == each].mean() for each in classes])
-    return found
+        arrays[f"groups.{kind}"] = np.array([_mean(group) for group in groups])
+        arrays[f"classes.{kind}"] = np.array([entropy[labels == each].mean() for each in classes])
+    return arrays
 
 
 def _mean(values: np.ndarray) -> float:

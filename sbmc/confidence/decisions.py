@@ -1,8 +1,9 @@
 """Answer or abstain: the two-level estimator, and risk against coverage.
 
 Everywhere, `score` is the probability that an input is incorrect or out of domain, an input is
-answered where its score is **below** the threshold, and `wrong` says what the model's own answer
-would have been worth. Every out-of-domain input counts as wrong: no label of the model fits it.
+answered where its score is **below** the threshold, and `wrong` says whether the model's own answer
+would have been wrong. Every out-of-domain input counts as wrong, since no label of the model fits
+it.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def risk_coverage(score: Any, wrong: Any) -> RiskCoverage:
 
 
 def checked_scores(score: Any, wrong: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Scores as float64 and outcomes as booleans, both `(examples,)`, or a refusal."""
+    """Scores as float64 and outcomes as booleans, both `(examples,)`, checked."""
     score, wrong = np.asarray(score, dtype=np.float64), np.asarray(wrong)
     good = score.ndim == 1 and len(score) > 0
     require(good, "score", "of shape (examples,), with at least one", score.shape)

@@ -1,4 +1,4 @@
-"""Measure the confidence of one posterior by one protocol: metrics for a record, and its curves."""
+"""Evaluates the confidence of one posterior by one protocol: metrics and curves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def evaluate(
     Args:
         predict: inputs -> `Prediction`, such as `posterior.predict`.
         sets: `meta_train`, `threshold`, `test`, and for the clean protocol `calibration`.
-        protocol: `"paper"` or `"clean"`, which the names of the metrics say.
+        protocol: `"paper"` or `"clean"`; the names of the metrics contain it.
         seed: of the classifier and of the calibration splits.
         alpha: of the guarantee.
         delta: of the guarantee.
@@ -69,7 +69,7 @@ def evaluate(
         BadInput: another protocol, a set that is missing, or one class only in meta-training.
     """
     check_protocol(protocol)
-    calibration_size(alpha, delta)  # refuses levels that are none, before anything is predicted
+    calibration_size(alpha, delta)  # refuses bad levels before anything is predicted
     needed = ["meta_train", "threshold", "test"] + (["calibration"] if protocol == "clean" else [])
     missing = [name for name in needed if name not in sets]
     require(not missing, "sets", f"those of the protocol, {', '.join(needed)}", list(sets))
@@ -89,8 +89,8 @@ def evaluate(
         pool = _predicted(predict, sets["calibration"])
         for name in ("in_domain", "mixed"):
             chosen = [each.chosen(classifier, name) for each in (tune, pool, test)]
-            found, curves = _guaranteed(chosen, alpha, delta, splits, seed)
-            metrics |= {f"guarantee.{name}.{key}": value for key, value in found.items()}
+            guarantee, curves = _guaranteed(chosen, alpha, delta, splits, seed)
+            metrics |= {f"guarantee.{name}.{key}": value for key, value in guarantee.items()}
             arrays |= {f"guarantee.{name}.{key}": value for key, value in curves.items()}
     named = {f"confidence.{infix}{key}": value for key, value in metrics.items()}
     within = prediction_scores(test.inside) | {"meta_classifier": score[:inside]}
@@ -146,12 +146,12 @@ def _decision_metrics(score: np.ndarray, truth: np.ndarray, tuned: float) -> dic
     for rule, threshold in (("default", DEFAULT_THRESHOLD), ("optimal_f1", tuned)):
         abstain = (score >= threshold).astype(int)
         scores = precision_recall_fscore_support(truth, abstain, average="binary", zero_division=0)
-        found = dict(zip(("precision", "recall", "f1"), map(float, scores[:3]), strict=True))
-        found["accuracy"] = float(accuracy_score(truth, abstain))
-        found["auc_roc"] = float(roc_auc_score(truth, score))
-        found["threshold"] = float(threshold)
-        metrics |= {f"{rule}.{key}": value for key, value in found.items()}
-    # Not a result but a bound: what a threshold chosen on the test set itself would have given.
+        values = dict(zip(("precision", "recall", "f1"), map(float, scores[:3]), strict=True))
+        values["accuracy"] = float(accuracy_score(truth, abstain))
+        values["auc_roc"] = float(roc_auc_score(truth, score))
+        values["threshold"] = float(threshold)
+        metrics |= {f"{rule}.{key}": value for key, value in values.items()}
+    # An upper bound rather than a result: the threshold is chosen on the test set itself.
     best = f1_threshold(truth, score)
     metrics["oracle_f1.f1"] = float(f1_score(truth, score >= best))
     everything = np.concatenate([np.unique(score), [np.inf]])
@@ -194,14 +194,14 @@ def _guaranteed(
         return {"examples": float(size), "examples_needed": float(enough)}, {}
     level: dict[str, Any] = {"alpha": alpha, "delta": delta}
     grid = coverage_grid(reference, len(score), **level)
-    found = guaranteed_threshold(score, wrong, grid, **level)
-    answered = found.answer(test_score)
+    guarantee = guaranteed_threshold(score, wrong, grid, **level)
+    answered = guarantee.answer(test_score)
     metrics = {
         "coverage": float(answered.mean()),
-        "answers_nothing": float(found.answers_nothing),
+        "answers_nothing": float(guarantee.answers_nothing),
     }
-    if found.threshold is not None and found.bound is not None:
-        metrics |= {"threshold": found.threshold, "bound": found.bound}
+    if guarantee.threshold is not None and guarantee.bound is not None:
+        metrics |= {"threshold": guarantee.threshold, "bound": guarantee.bound}
     if answered.any():
         metrics["error"] = float(test_wrong[answered].mean())
     grid = coverage_grid(reference, size, **level)

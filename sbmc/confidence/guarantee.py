@@ -2,7 +2,7 @@
 
 The guarantee holds for inputs drawn as the calibration data were, independently of each other. It
 is **void under shift**: calibrated in domain, it says nothing once inputs from outside the domain
-are among those to be answered. Calibrate on the mixture that will be met, or do not rely on it.
+are among those to be answered. Calibrate on the mixture that is expected, or do not rely on it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from sbmc.confidence.decisions import checked_scores
 
 ASSUMPTION = "holds for inputs drawn independently and like the calibration data; void under shift"
 # The first test is made where about this many times the smallest number of answers is expected:
-# with the smallest number alone, a single error would end everything.
+# with the smallest number itself, a single error would end the search.
 HEADROOM = 3.0
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A threshold below which at most a share alpha of the answers is wrong, surely enough.
+    """A threshold below which at most a share alpha of the answers is wrong, with confidence.
 
     Attributes:
         threshold: answer where the score is below it; None if no threshold passed.
         alpha: the error allowed among answered inputs.
-        delta: the probability, over calibration samples, that the error is larger all the same.
+        delta: the probability, over calibration samples, that the error is larger.
         bound: upper confidence bound of the error at the threshold; None if none passed.
         answered: calibration inputs that the threshold answers.
         errors: how many of these answers were wrong.
         examples: size of the calibration set.
         tested: how many thresholds were tested, the failing one included.
-        assumption: in words.
+        assumption: the assumption, as text.
     """
 
     threshold: float | None

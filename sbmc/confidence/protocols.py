@@ -1,4 +1,4 @@
-"""Which images the meta-classifier learns from, and which ones it is judged on.
+"""The images that the meta-classifier is trained on, and those that it is tested on.
 
 **What the paper states** (section 3, appendices `app:mnist` and `app:ood`). The model is fitted to
 1,000 training and 200 validation images; its incorrect predictions are labelled z = 1, its correct
@@ -11,7 +11,7 @@ all else as 1. The F1-optimal threshold is chosen "on a held-out set".
 **What it leaves open, and what is done here under the name `paper`.**
 
 - In-domain meta-training data: the 1,200 images themselves, which the sentence says, although the
-  model is surer of them than of any others.
+  model is more confident of them than of others.
 - Out-of-domain meta-training data must differ from the "newly generated" test data, but MNIST has
   only 974 test 8s: they come from the training images, the first 500 8s and 9s and the first 500
   in-domain images with noise.
@@ -78,7 +78,7 @@ class PartIndices:
 
 @dataclass
 class Pool:
-    """Source images in a fixed order, handed out once each.
+    """Source images in a fixed order, each of which is taken at most once.
 
     Example:
         >>> pool = Pool("8s", np.array([4, 7, 9]))
@@ -91,17 +91,17 @@ class Pool:
     taken: int = field(default=0)
 
     def take(self, count: int) -> np.ndarray:
-        """The next images that nobody has been given."""
-        left = len(self.indices) - self.taken
-        rule = f"at most {left}, which is what is left of the {self.name}"
-        require(count <= left, "count", rule, count)
+        """The next images that have not been taken."""
+        remaining = len(self.indices) - self.taken
+        rule = f"at most {remaining}, which remain of the {self.name}"
+        require(count <= remaining, "count", rule, count)
         self.taken += count
         return self.indices[self.taken - count : self.taken]
 
 
 @dataclass
 class Pools:
-    """What can be drawn from, apart from the images that the model was fitted to."""
+    """Images to draw from, without those that the model was fitted to."""
 
     inside: Pool
     outside: dict[str, Pool]
@@ -163,7 +163,7 @@ def clean_parts(
 
 
 def check_protocol(protocol: str) -> None:
-    """Refuse a word that is no protocol."""
+    """Refuse an unknown protocol."""
     rule = f"one of {', '.join(PROTOCOLS)}"
     require(protocol in PROTOCOLS, "protocol", rule, protocol)
 

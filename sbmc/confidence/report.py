@@ -1,4 +1,4 @@
-"""What an evaluation leaves behind: flat metrics for a record, small arrays for its figures."""
+"""The report of an evaluation: flat metrics for a record, small arrays for figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ConfidenceReport:
     arrays: dict[str, np.ndarray]
 
     def save(self, path: str | Path) -> Path:
-        """Write the arrays as one `.npz`, whole or not at all.
+        """Write the arrays as one `.npz` file, atomically.
 
         Args:
             path: ends in `.npz`; its folder exists.

@@ -1,4 +1,4 @@
-"""How well a score tells out-of-domain inputs from in-domain ones."""
+"""Measures how well a score separates out-of-domain from in-domain inputs."""
 
 from __future__ import annotations
 

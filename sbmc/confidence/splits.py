@@ -1,4 +1,4 @@
-"""Does the guarantee hold? Many calibration sets from one pool, and the error of each threshold."""
+"""Tests the guarantee: many calibration sets from one pool, and the error of each threshold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sbmc.confidence.guarantee import guaranteed_threshold
 
 @dataclass(frozen=True, eq=False)
 class SplitStudy:
-    """What became of each calibration set.
+    """The results of all calibration sets.
 
     Attributes:
         alpha: error allowed among the answered.
@@ -40,17 +40,17 @@ class SplitStudy:
     def metrics(self) -> dict[str, float]:
         """Means over splits; those of errors are over the splits that answer something."""
         some = ~np.isnan(self.error)
-        found = {
+        means = {
             "violations": self.violations,
             "rest_violations": float((self.rest_error > self.alpha).mean()),
             "coverage": float(self.coverage.mean()),
             "answers_nothing": float((~some).mean()),
         }
         if some.any():
-            found["error"] = float(self.error[some].mean())
+            means["error"] = float(self.error[some].mean())
         if (~np.isnan(self.rest_error)).any():
-            found["rest_error"] = float(np.nanmean(self.rest_error))
-        return found
+            means["rest_error"] = float(np.nanmean(self.rest_error))
+        return means
 
 
 def calibration_splits(
@@ -64,7 +64,7 @@ def calibration_splits(
     examples: int | None = None,
     seed: int = 0,
 ) -> SplitStudy:
-    """Calibrate again and again on samples of a pool.
+    """Calibrate many times on samples of a pool.
 
     Each calibration set is drawn with replacement, so that the pool is the distribution and the
     error over all of it the very one that the guarantee bounds: violations have probability at most
@@ -94,12 +94,12 @@ def calibration_splits(
     rows = []
     for _ in range(splits):
         drawn = rng.integers(len(score), size=size)
-        found = guaranteed_threshold(score[drawn], wrong[drawn], grid, alpha=alpha, delta=delta)
-        answered = found.answer(score)
-        rest = answered.copy()
-        rest[drawn] = False
-        threshold = np.nan if found.threshold is None else found.threshold
-        rows.append((threshold, _share(wrong, answered), _share(wrong, rest), answered.mean()))
+        guarantee = guaranteed_threshold(score[drawn], wrong[drawn], grid, alpha=alpha, delta=delta)
+        answered = guarantee.answer(score)
+        others = answered.copy()
+        others[drawn] = False
+        threshold = np.nan if guarantee.threshold is None else guarantee.threshold
+        rows.append((threshold, _share(wrong, answered), _share(wrong, others), answered.mean()))
     return SplitStudy(alpha, *np.array(rows, dtype=np.float64).T)
 
 

@@ -22,19 +22,19 @@ _ARRAYS = ("mean", "scale", "weight_0", "bias_0", "weight_1", "bias_1")
 
 
 def to_state(confidence: Confidence) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Take a confidence apart.
+    """Convert a confidence to plain values and tensors.
 
     Args:
         confidence: a fitted one.
 
     Returns:
-        `(words, tensors)`: values for JSON, and float64 tensors whose names start with
+        `(values, tensors)`: values for JSON, and float64 tensors whose names start with
         `"confidence."`.
     """
     classifier = confidence.classifier
     seed = classifier.random_state
     scaler, network = classifier.network_[0], classifier.network_[-1]
-    words = {
+    values = {
         "version": VERSION,
         "origin": confidence.origin,
         "settings": {
@@ -57,23 +57,23 @@ def to_state(confidence: Confidence) -> tuple[dict[str, Any], dict[str, Tensor]]
         f"{PREFIX}{name}": torch.from_numpy(np.array(array, dtype=np.float64))
         for name, array in arrays.items()
     }
-    return words, tensors
+    return values, tensors
 
 
-def from_state(words: dict[str, Any], tensors: dict[str, Tensor]) -> Confidence:
-    """Put a confidence together again; it gives the same bits as the one that was taken apart.
+def from_state(values: dict[str, Any], tensors: dict[str, Tensor]) -> Confidence:
+    """Make a confidence from its state; it gives the same bits as the original.
 
     Args:
-        words: as `to_state` made them.
-        tensors: likewise; those of other names are ignored.
+        values: values of `to_state`.
+        tensors: tensors of `to_state`; those of other names are ignored.
 
     Returns:
         The confidence, not yet bound to a posterior.
 
     Raises:
-        BadInput: if something is missing or of another version.
+        BadInput: a part is missing or of another version.
     """
-    require(words.get("version") == VERSION, "version", str(VERSION), words.get("version"))
+    require(values.get("version") == VERSION, "version", str(VERSION), values.get("version"))
     arrays = {
         name.removeprefix(PREFIX): tensor.numpy()
         for name, tensor in tensors.items()
@@ -82,18 +82,18 @@ def from_state(words: dict[str, Any], tensors: dict[str, Tensor]) -> Confidence:
     missing = [name for name in _ARRAYS if name not in arrays]
     require(not missing, "tensors", "complete", missing)
 
-    classifier = ConfidenceClassifier(**words["settings"])
+    classifier = ConfidenceClassifier(**values["settings"])
     features = len(arrays["mean"])
     classifier.classes_ = np.array([0, 1])
     classifier.n_features_in_ = features
-    classifier.threshold_ = float(words["threshold"])
-    classifier.n_iter_ = int(words["passes"])
+    classifier.threshold_ = float(values["threshold"])
+    classifier.n_iter_ = int(values["passes"])
     classifier.converged_ = classifier.n_iter_ < classifier.max_iter
     classifier.network_ = make_pipeline(_scaler(arrays), _network(arrays, classifier))
-    guaranteed = words["guaranteed"]
+    guaranteed = values["guaranteed"]
     return Confidence(
         classifier,
-        origin=words["origin"],
+        origin=values["origin"],
         reference={
             name.removeprefix("reference_"): array
             for name, array in arrays.items()

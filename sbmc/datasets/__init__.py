@@ -1,4 +1,4 @@
-"""What a data set is, and the digits, which are embedded: no file is needed."""
+"""The class of data sets, and the digits, which need no file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sbmc.datasets.locate import DataNotFound
 __all__ = ["DATASETS", "DataBundle", "DataNotFound", "load_dataset"]
 
 DATASETS: dict[str, str] = {"digits": digits.DESCRIPTION}
-"""What there is: the name of each data set and a line about it."""
+"""The name of each data set, and a line about it."""
 
 
 def load_dataset(
@@ -37,7 +37,7 @@ def load_dataset(
         (torch.Size([800, 1, 8, 8]), ['8', '9', 'white_noise', 'perturbed'])
     """
     if name not in DATASETS:
-        known = ", ".join(repr(choice) for choice in DATASETS)
+        choices = ", ".join(repr(choice) for choice in DATASETS)
         hint = nearest(name, DATASETS)
-        raise BadInput(f"`name` must be one of {known}, but got {name!r}.{hint}")
+        raise BadInput(f"`name` must be one of {choices}, but got {name!r}.{hint}")
     return digits.load(data_dir, seed)

@@ -1,4 +1,4 @@
-"""What a data set consists of."""
+"""The parts of a data set."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DataBundle:
         test: `(inputs, labels)`, for nothing but the final measurement.
         ood: out-of-domain inputs by group, in the order in which tables list them.
         frozen: tensors that a network on these inputs needs and does not learn.
-        about: what a record says of the source besides its checksum, such as a model's weights.
+        about: what a record says about the source besides its checksum, such as a model's weights.
     """
 
     name: str
@@ -61,14 +61,14 @@ class DataBundle:
             return self
         inputs, labels = self.train_and_validation
         before = len(self.train[1])
-        kept = []
+        chosen_rows = []
         for index, (start, size) in enumerate(((0, before), (before, len(labels) - before))):
             order = torch.randperm(size, generator=generator(seed, Stream.SPLIT, index))
             few = order[: round(fraction * size)].sort().values  # in the order of the data
             require(len(few) > 0, "fraction", "enough for one example of each part", fraction)
-            kept.append(few + start)
-        count, chosen = len(kept[0]), torch.cat(kept)
-        # In one tensor, train before validation: as those who want them joined expect it.
+            chosen_rows.append(few + start)
+        count, chosen = len(chosen_rows[0]), torch.cat(chosen_rows)
+        # In one tensor, train before validation, so that joining them again needs no copy.
         inputs, labels = inputs[chosen], labels[chosen]
         return replace(
             self,

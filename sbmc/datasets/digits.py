@@ -50,8 +50,8 @@ def load(data_dir: str | PathLike[str] | None = None, seed: int = 0) -> DataBund
         "images": source.images.astype(np.uint8),
         "labels": source.target.astype(np.uint8),
     }
-    found = checksum(arrays)
-    require(found == SHA256, "digits", f"scikit-learn's own, of SHA-256 {SHA256}", found)
+    digest = checksum(arrays)
+    require(digest == SHA256, "digits", f"scikit-learn's own, of SHA-256 {SHA256}", digest)
 
     images = torch.from_numpy(arrays["images"]).float().div(16).unsqueeze(1)
     labels = torch.from_numpy(arrays["labels"]).long()
@@ -65,7 +65,7 @@ def load(data_dir: str | PathLike[str] | None = None, seed: int = 0) -> DataBund
     nines = images[labels == 9][:_GROUP_LIMIT]
     return DataBundle(
         name="digits",
-        checksum=found,
+        checksum=digest,
         classes=_CLASSES,
         train=part(0, _TRAIN),
         validation=part(_TRAIN, _TRAIN + _VALIDATION),

@@ -1,4 +1,4 @@
-"""Out-of-domain groups that are made, not found: white noise and perturbed images."""
+"""Generated out-of-domain groups: white noise and perturbed images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where data files are looked for, and what is said when they are nowhere."""
+"""Finds data files, and says where it looked if they are missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sbmc.log import logger
 
 
 class DataNotFound(BadInput, FileNotFoundError):
-    """A data file is in none of the usual places. The message lists them."""
+    """A data file is in none of the usual folders. The message lists them."""
 
 
 def cache_dir() -> Path:
@@ -42,27 +42,27 @@ def locate(
         The path of an existing file.
 
     Raises:
-        BadInput: if `data_dir` is no folder.
+        BadInput: `data_dir` is not a folder.
         DataNotFound: if the file is nowhere, and fetching failed or is not possible. The message
-            lists every place, and how to supply the file.
+            lists every folder, and how to supply the file.
     """
-    places: list[tuple[str, Path]] = []
+    folders: list[tuple[str, Path]] = []
     if data_dir is not None:
         is_folder = Path(data_dir).expanduser().is_dir()
         require(is_folder, "data_dir", "an existing folder", os.fspath(data_dir))
-        places.append(("data_dir", Path(data_dir).expanduser()))
+        folders.append(("data_dir", Path(data_dir).expanduser()))
     shared = os.environ.get("SBMC_DATA", "").strip()
     if shared:
-        places.append(("$SBMC_DATA", Path(shared).expanduser()))
-    places.append(("the cache", cache_dir()))
+        folders.append(("$SBMC_DATA", Path(shared).expanduser()))
+    folders.append(("the cache", cache_dir()))
 
-    for label, folder in places:
+    for label, folder in folders:
         path = folder / name
         if path.is_file():
             logger.debug("%s found in %s: %s", name, label, path)
             return path
 
-    looked = [f"{label} ({folder})" for label, folder in places]
+    looked = [f"{label} ({folder})" for label, folder in folders]
     if not shared:
         looked.insert(len(looked) - 1, "$SBMC_DATA (not set)")
     failure: Exception | None = None

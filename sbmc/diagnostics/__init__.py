@@ -1,4 +1,4 @@
-"""Have the chains mixed, do the islands agree, and how hard is the target?"""
+"""Diagnostics: mixing of chains, agreement of islands, and conditioning of the target."""
 
 from sbmc.diagnostics.autocorrelation import (
     autocorrelation,

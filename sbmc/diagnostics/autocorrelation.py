@@ -1,4 +1,4 @@
-"""How long a chain remembers: autocorrelations, their sum, and the draws that it leaves.
+"""Autocorrelations of a chain, their sum, and the effective sample size.
 
 With ρ_t the correlation of two draws of a stationary chain, t apart,
 

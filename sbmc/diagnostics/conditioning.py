@@ -24,15 +24,15 @@ from sbmc.model.parameters import Selection, select_parameters
 from sbmc.prior.gaussian import anchored_prior, linear_variance
 from sbmc.prior.original import PriorVariance, resolve_prior
 from sbmc.randomness import generator
-from sbmc.target.building import EngineBuilder
+from sbmc.target.builder import EngineBuilder
 from sbmc.target.engine import LikelihoodEngine
 
-# Up to this size the whole matrix is cheaper than Lanczos.
+# Up to this size the full matrix is cheaper than Lanczos' method.
 DENSE_DIM = 40
 # A product with the Hessian goes forward and backward through the gradient's own computation.
 EPOCHS_PER_PRODUCT = 2
-# Vectors that Lanczos keeps. The largest eigenvalue stands alone and takes few; the smallest has
-# many neighbours, and keeping more saves products, as far as memory allows.
+# Vectors that Lanczos' method stores. The largest eigenvalue is isolated and takes few; the
+# smallest has many neighbours, and more vectors save products, as far as memory allows.
 FEW_VECTORS, MANY_VECTORS, MOST_BYTES = 20, 100, 256 * 2**20
 MOST_RESTARTS = 200
 
@@ -48,7 +48,7 @@ class Conditioning:
             networks hardly ever are.
         likelihood_largest: λ_max, of −∇²ℓ in the model's own coordinates.
         formula: the paper's λ_max·v·s + 1 (with the largest of the variances Σ(s), if they differ).
-        epochs: what the measurement cost; a product with the Hessian counts as two.
+        epochs: the cost of the measurement; a product with the Hessian counts as two.
     """
 
     s: float
@@ -84,8 +84,8 @@ def condition_number(
 ) -> Conditioning:
     """Measure the condition number of the anchored posterior that `fit` would sample.
 
-    By Lanczos' method on exact products with the Hessian (automatic differentiation, twice); for up
-    to 40 parameters from the whole matrix. A measurement holds where it is made: `at`.
+    It uses Lanczos' method on exact products with the Hessian (automatic differentiation, twice),
+    or the full matrix for up to 40 parameters. The result holds at the position `at`.
 
     Args:
         model: the trained network, the anchor; never changed.
@@ -139,10 +139,10 @@ def condition_number(
     ).to(anchor)
     variance, centre = original.variance, original.centre
     prior = anchored_prior(anchor, float(s), variance, covariance=covariance, centre=centre)
-    place = anchor if at is None else _as_position(at, anchor)
-    # The module itself: what the fused layers compute is made to be differentiated once.
+    position = anchor if at is None else _as_position(at, anchor)
+    # The module itself is used, since fused layers can be differentiated only once.
     build = EngineBuilder(network, space, family, examples, "loop")
-    hessian = HessianProducts(build(anchor), place)
+    hessian = HessianProducts(build(anchor), position)
     scale = prior.scale
     low, high = extremes(
         lambda v: v + scale * hessian(scale * v), space.dim, tolerance, rng, anchor
@@ -234,9 +234,9 @@ def extremes(
     high = largest(product, dim, tolerance, rng, like)
     # As the largest one of high − B, whose size makes the tolerance an absolute one: relative to
     # the smallest eigenvalue itself, which may be anywhere near zero, it might never be met.
-    many = max(FEW_VECTORS, min(MANY_VECTORS, MOST_BYTES // (8 * dim)))
+    vectors = max(FEW_VECTORS, min(MANY_VECTORS, MOST_BYTES // (8 * dim)))
     finer = tolerance / max(1.0, high)
-    flipped = largest(lambda v: high * v - product(v), dim, finer, rng, like, many)
+    flipped = largest(lambda v: high * v - product(v), dim, finer, rng, like, vectors)
     return high - flipped, high
 
 
@@ -255,16 +255,16 @@ def largest(
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     def matvec(vector: np.ndarray) -> np.ndarray:
-        given = torch.as_tensor(vector.reshape(1, -1)).to(like)
-        image = product(given)[0].double().cpu().numpy()
+        tensor = torch.as_tensor(vector.reshape(1, -1)).to(like)
+        image = product(tensor)[0].double().cpu().numpy()
         if not np.isfinite(image).all():
             raise RuntimeError("The Hessian is not finite at this position.")
         return image
 
     first = torch.randn(dim, generator=rng, dtype=torch.float64).numpy()
     operator = LinearOperator((dim, dim), matvec=matvec, dtype=np.float64)
-    kept = {"ncv": min(dim, vectors), "maxiter": MOST_RESTARTS}
-    options = {"k": 1, "which": "LA", "v0": first, **kept}
+    limits = {"ncv": min(dim, vectors), "maxiter": MOST_RESTARTS}
+    options = {"k": 1, "which": "LA", "v0": first, **limits}
     try:
         return float(eigsh(operator, tol=tolerance, return_eigenvectors=False, **options)[0])
     except ArpackNoConvergence as error:

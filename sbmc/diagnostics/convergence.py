@@ -1,4 +1,4 @@
-"""Do chains, or islands of chains, agree about where they are?"""
+"""R-hat and nested R-hat: whether chains, or islands of chains, agree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sbmc.diagnostics.draws import as_chains, as_draws
 
 
 def rhat(draws: Any) -> float:
-    """R-hat, rank-normalised and split (Vehtari et al. 2021): 1 where all chains say the same.
+    """R-hat, rank-normalised and split (Vehtari et al. 2021): 1 if all chains agree.
 
     The root of (W (n−1)/n + B/n) / W, with W the variance within and B/n the variance of the means
     of half chains, on normal scores of the ranks; the larger one of that for the draws and that for
@@ -53,8 +53,8 @@ def nested_rhat(draws: Any, weights: Any = None) -> float:
     where a sum over a single chain or a single draw counts as zero. Independent draws from one
     distribution have E[B] = E[W] / (M N): √(1 + 1/M) is what to expect for one draw, not 1.
 
-    Chains of a superchain must have something in common that other superchains have not, such as
-    their start, for the diagnostic to see whether they have forgotten it.
+    Chains of a superchain must share something that differs between superchains, such as their
+    start, so that the diagnostic can show whether they have forgotten it.
 
     Args:
         draws: of one scalar quantity, `(superchains, chains, draws)`.

@@ -1,4 +1,4 @@
-"""`diagnose`: convergence and mixing of a posterior, in its parameters and in what it predicts."""
+"""`diagnose`: convergence and mixing of a posterior, in its parameters and its predictions."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ def diagnose(
 
     Args:
         posterior: of `fit`, with several islands or with four or more draws of each chain.
-        inputs: where predictions are looked at: the probability of each class, or each output.
-        data: `(inputs, targets)`, at whose log likelihood to look: the training data. One forward
-            epoch for each draw. With the prior it also gives the log density of the target, up to
-            a constant.
+        inputs: inputs whose predictions are diagnosed: the probability of each class, or each
+            output.
+        data: `(inputs, targets)`, the training data, whose log likelihood is diagnosed. It costs
+            one forward epoch for each draw. With the prior it also gives the log density of the
+            target, up to a constant.
         prior: the anchored prior, or one for each island: those of `fit` if not given. A posterior
             that was loaded from a file has none; see `sbmc.prior.gaussian.anchored_prior`.
         power: of the likelihood in that density; that of `fit` if not given.
         superchains: what nested R-hat compares: `"islands"`, or `"starts"`, chain i of all islands
             against the others, for chains that began at the members of an ensemble.
         draws: per chain; by the settings of the run if not given.
-        projections: with more parameters than this, that many random projections of all of them
-            are looked at, each parameter in units of its standard deviation.
+        projections: if there are more parameters than this, so many random projections of them are
+            diagnosed, each parameter in units of its standard deviation.
         seed: of the projections.
 
     Returns:
@@ -76,8 +77,8 @@ def diagnose(
     """
     kind = Phrase(type(posterior).__name__)
     require(isinstance(posterior, Posterior), "posterior", "a sbmc.Posterior", kind)
-    known = superchains in SUPERCHAINS
-    require(known, "superchains", f"one of {', '.join(SUPERCHAINS)}", superchains)
+    valid = superchains in SUPERCHAINS
+    require(valid, "superchains", f"one of {', '.join(SUPERCHAINS)}", superchains)
     good = is_whole(projections) and projections >= 1
     require(good, "projections", "a positive integer", projections)
     rng = generator(seed)
@@ -96,7 +97,9 @@ def diagnose(
         groups.append(("log likelihood", value.unsqueeze(1)))
         if priors:
             each = zip(posterior.positions, priors, strict=True)
-            density = power * value + torch.cat([log_prior(rows, own) for rows, own in each])
+            density = power * value + torch.cat(
+                [log_prior(rows, prior_of_island) for rows, prior_of_island in each]
+            )
             groups.append(("log density", density.unsqueeze(1)))
     if inputs is not None:
         groups.append(("predictions", predictions(posterior, inputs)))
@@ -121,7 +124,7 @@ def diagnose(
 def _as_priors(
     prior: AnchoredPrior | Sequence[AnchoredPrior] | None, posterior: Posterior, data: Any
 ) -> list[AnchoredPrior]:
-    """One prior for each island; none if none is given."""
+    """One prior for each island; an empty list if none is given."""
     if prior is None:
         return []
     require(data is not None, "data", "given with `prior`", data)
@@ -150,7 +153,7 @@ def _require_enough(layout: Layout, superchains: str) -> None:
 
 
 def _chain_weights(posterior: Posterior, layout: Layout, superchains: str) -> np.ndarray:
-    """Weights of chains inside their superchains; how islands are weighted plays no part."""
+    """Weights of chains inside their superchains; the weights of islands do not matter."""
     weights = layout.by_chain(posterior.within.cpu()).sum(2).numpy()
     weights = weights.T if superchains == "starts" else weights
     return as_weights(weights, weights.shape)
@@ -159,27 +162,27 @@ def _chain_weights(posterior: Posterior, layout: Layout, superchains: str) -> np
 def _summarise(name: str, values: np.ndarray, weights: np.ndarray, superchains: str) -> Summary:
     draws, count = values.shape[2:]
     chains = values.reshape(-1, draws, count)
-    found: dict[str, Extent | None] = {}
+    statistics: dict[str, Extent | None] = {}
     if draws >= FEWEST_DRAWS:
         each = [chains[..., i] for i in range(count)]
         if len(chains) > 1:
-            found["rhat"] = _extent([rhat(x) for x in each])
-        found["effective_sample_size"] = _extent([effective_sample_size(x) for x in each], min)
-        found["integrated_autocorrelation_time"] = _extent(
+            statistics["rhat"] = _extent([rhat(x) for x in each])
+        statistics["effective_sample_size"] = _extent([effective_sample_size(x) for x in each], min)
+        statistics["integrated_autocorrelation_time"] = _extent(
             [integrated_autocorrelation_time(x) for x in each]
         )
     nested = values.swapaxes(0, 1) if superchains == "starts" else values
     if len(nested) > 1 and nested.shape[1] * draws > 1:
-        found["nested_rhat"] = _extent(nested_rhats(nested, weights).tolist())
-    return Summary(name, count, **found)
+        statistics["nested_rhat"] = _extent(nested_rhats(nested, weights).tolist())
+    return Summary(name, count, **statistics)
 
 
 def _extent(values: list[float], worst: Any = max) -> Extent:
-    """A quantity that never changes has no diagnostics, and no say."""
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
+    """Worst value and median; quantities that never change are left out."""
+    defined = [value for value in values if not math.isnan(value)]
+    if not defined:
         return Extent(math.nan, math.nan)
-    return Extent(float(worst(known)), float(np.median(known)))
+    return Extent(float(worst(defined)), float(np.median(defined)))
 
 
 def _notes(posterior: Posterior, layout: Layout, superchains: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Draws as the diagnostics take them."""
+"""Checks the draws that are given to diagnostics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from sbmc.checks import Phrase, require
 
-# Fewer have no autocorrelation to speak of, and cannot be split in two; ArviZ gives NaN for them.
+# With fewer draws there is no useful autocorrelation, and ArviZ gives NaN.
 FEWEST_DRAWS = 4
 
 
@@ -34,7 +34,7 @@ def as_draws(draws: Any, axes: tuple[str, ...]) -> np.ndarray:
 
 
 def as_chains(draws: Any, fewest_chains: int = 1) -> np.ndarray:
-    """Draws `(chains, draws)` of which there are enough to compare with one another."""
+    """Draws `(chains, draws)`, checked to be enough for a comparison."""
     values = as_draws(draws, ("chains", "draws"))
     chains, count = values.shape
     rule = f"at least {FEWEST_DRAWS} draws of each chain"

@@ -31,7 +31,7 @@ def find_layout(posterior: Posterior, draws: int | None = None) -> Layout:
 
     Args:
         posterior: the result of `fit`, or an ensemble.
-        draws: per chain; if not given, what the settings of the run say, and 1 if they are silent.
+        draws: per chain; by default from the settings of the run, or 1 if they do not have it.
 
     Returns:
         The layout.

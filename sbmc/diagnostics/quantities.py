@@ -1,4 +1,4 @@
-"""The scalars that are looked at: parameters, their projections, log densities, predictions."""
+"""The quantities that are diagnosed: parameters, projections, log densities, predictions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 from sbmc.checks import Phrase, require
 from sbmc.model.data import as_examples, tree_map
-from sbmc.model.predicting import PARTICLES_AT_ONCE
-from sbmc.posterior.posterior import Posterior, _build_evaluator
+from sbmc.model.predicting import PARTICLES_AT_ONCE, build_evaluator
+from sbmc.posterior.posterior import Posterior
 from sbmc.prior.gaussian import AnchoredPrior
-from sbmc.target.building import EngineBuilder
+from sbmc.target.builder import EngineBuilder
 
 
 def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tensor]:
@@ -36,7 +36,7 @@ def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tens
     spread = theta.std(0)
     scale = torch.where(spread > 0, spread, torch.ones_like(spread))
     directions = torch.randn(dim, most, generator=rng, dtype=torch.float64)
-    # Around the mean, so that large weights which hardly vary leave no rounding behind.
+    # Around the mean, so that large weights which hardly vary cause no rounding errors.
     return "random projections", ((theta - theta.mean(0)) / scale) @ directions
 
 
@@ -57,7 +57,7 @@ def log_prior(theta: Tensor, prior: AnchoredPrior) -> Tensor:
 
 
 def predictions(posterior: Posterior, inputs: Any) -> Tensor:
-    """What each row of the posterior predicts: class probabilities, or the model's outputs.
+    """The predictions of each row of the posterior: class probabilities, or the model's outputs.
 
     Args:
         posterior: `rows` parameter vectors in all.
@@ -71,7 +71,7 @@ def predictions(posterior: Posterior, inputs: Any) -> Tensor:
     evaluator = None
     for batch in posterior._input_batches(inputs, None)[1]:
         batch = tree_map(lambda t: t.to(theta.device), batch)
-        evaluator = evaluator or _build_evaluator(posterior._model, posterior.space, batch)
+        evaluator = evaluator or build_evaluator(posterior._model, posterior.space, batch)
         forward, split = evaluator
         with torch.no_grad():
             prepared = forward.prepare(batch if split is None else split.features(batch))

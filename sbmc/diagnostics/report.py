@@ -1,4 +1,4 @@
-"""What `diagnose` found, as numbers and as a table."""
+"""The result of `diagnose`, as numbers and as a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Summary:
-    """The diagnostics of one group of quantities; None for what the draws are too few for.
+    """The diagnostics of one group of quantities; None for those that need more draws.
 
     Attributes:
         name: what the quantities are, such as `parameters` or `random projections`.

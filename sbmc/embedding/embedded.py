@@ -21,13 +21,13 @@ from sbmc.checks import BadInput, Phrase, require
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Embedded:
-    """What a frozen network makes of raw data.
+    """Embeddings of raw data by a frozen network.
 
     Attributes:
         inputs: `(examples, features)` float32.
         labels: `(examples,)` int64 from 0, or None.
         class_names: in the order of the labels.
-        names: of the items: files or rows.
+        names: names of the items: files or rows.
         about: model, checksum of its weights, options, versions.
     """
 
@@ -54,7 +54,7 @@ class Embedded:
         return state.hexdigest()
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the file, whole or not at all.
+        """Write the file atomically.
 
         Args:
             path: ends in `.npz`.
@@ -62,22 +62,22 @@ class Embedded:
         Returns:
             The path.
         """
-        place = check_name(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        final = check_name(path)
+        final.parent.mkdir(parents=True, exist_ok=True)
         arrays = {"inputs": self.inputs.numpy(), "names": np.array(self.names, dtype=np.str_)}
         if self.labels is not None:
             arrays["labels"] = self.labels.numpy()
             arrays["class_names"] = np.array(self.class_names, dtype=np.str_)
         about = {**self.about, "checksum": self.checksum}
         arrays["about"] = np.array(json.dumps(about, ensure_ascii=False, sort_keys=True))
-        temporary = place.with_name(f".{place.name}.part")
+        temporary = final.with_name(f".{final.name}.part")
         try:
             with temporary.open("wb") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
-            os.replace(temporary, place)
+            os.replace(temporary, final)
         finally:
             temporary.unlink(missing_ok=True)
-        return place
+        return final
 
 
 def load_embedded(path: str | PathLike[str]) -> Embedded:
@@ -90,16 +90,16 @@ def load_embedded(path: str | PathLike[str]) -> Embedded:
         The embeddings.
 
     Raises:
-        BadInput: there is no such file, its arrays do not fit, or its values are not those that its
-            checksum was made of.
+        BadInput: there is no such file, its arrays do not fit, or its checksum does not match its
+            values.
     """
-    place = Path(path).expanduser()
-    require(place.is_file(), "file", "an .npz file that exists", str(path))
+    file_path = Path(path).expanduser()
+    require(file_path.is_file(), "file", "an .npz file that exists", str(path))
     try:
-        with np.load(place, allow_pickle=False) as file:
+        with np.load(file_path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-        # NumPy's own words advise to unpickle it.
+        # NumPy's own message advises to unpickle it.
         raise BadInput(f"`file` must be a readable .npz file, but got {str(path)!r}.") from error
     require("inputs" in arrays, "file", "one with an array `inputs`", sorted(arrays))
     inputs = arrays["inputs"]
@@ -111,11 +111,11 @@ def load_embedded(path: str | PathLike[str]) -> Embedded:
     labels, classes = _labels(arrays, len(values))
     names = tuple(map(str, arrays["names"])) if "names" in arrays else ()
     about = json.loads(str(arrays["about"])) if "about" in arrays else {}
-    found = Embedded(values, labels, classes, names, about)
+    embedded = Embedded(values, labels, classes, names, about)
     stated = about.get("checksum")
     rule = "as it was written (its checksum does not fit its values)"
-    require(stated in (None, found.checksum), "file", rule, str(path))
-    return found
+    require(stated in (None, embedded.checksum), "file", rule, str(path))
+    return embedded
 
 
 def _labels(arrays: Mapping[str, np.ndarray], count: int) -> tuple[Tensor | None, tuple[str, ...]]:
@@ -136,6 +136,8 @@ def _labels(arrays: Mapping[str, np.ndarray], count: int) -> tuple[Tensor | None
 
 def check_name(path: str | PathLike[str]) -> Path:
     """Refuse a name that `numpy` would change."""
-    place = Path(path).expanduser()
-    require(place.suffix == ".npz" and not place.is_dir(), "out", "a file name .npz", str(path))
-    return place
+    file_path = Path(path).expanduser()
+    require(
+        file_path.suffix == ".npz" and not file_path.is_dir(), "out", "a file name .npz", str(path)
+    )
+    return file_path

@@ -33,14 +33,14 @@ POSTERIOR, RECORD = "posterior.sbmc", "head.json"
 
 @dataclass(frozen=True)
 class HeadRun:
-    """What `run_head` hands back.
+    """The result of `run_head`.
 
     Attributes:
-        posterior: over the head.
+        posterior: the posterior over the head.
         model: the trained head that it is anchored at.
         metrics: on the held-out examples, for `"map"` and `"posterior"`; entropies on other groups
             have names that begin with `entropy.` and hold `.ood.`.
-        record: all of it as plain values, with settings, cost and where the data come from.
+        record: all results as plain values, with settings, cost and the origin of the data.
     """
 
     posterior: Posterior
@@ -82,8 +82,8 @@ def run_head(
 ) -> HeadRun:
     """Train a linear head on embeddings, sample around it, and measure it on held-out examples.
 
-    One example in `held_out` measures and nothing else; a tenth of the others stops training early.
-    The sampler conditions on all that are not held out.
+    One example in `held_out` is used only for measuring; a tenth of the others is used for early
+    stopping. The sampler conditions on all examples that are not held out.
 
     Args:
         embedded: with labels.
@@ -94,7 +94,8 @@ def run_head(
         islands: P.
         held_out: one example in so many is held out; classes in proportion.
         seed: of the split, of training and of sampling.
-        choose: choose v and s by cross-validation on what is not held out; see `sbmc.tune`.
+        choose: choose v and s by cross-validation on the examples that are not held out; see
+            `sbmc.tune`.
         ood: embeddings of other data, by name: their entropies are measured too.
         max_epochs: of training, at most.
         progress: None shows a bar on a terminal; True always shows something; False nothing.
@@ -144,7 +145,8 @@ def run_head(
         prior_variance=v,
         seed=seed,
         max_epochs=max_epochs,
-        # The head is made here: the seed decides its first weights, and not torch's global state.
+        # The head is made here, so that the seed decides its first weights, not torch's global
+        # state.
         initial="prior",
         progress=progress,
     )

@@ -17,7 +17,8 @@ from sbmc.storage.digests import digest
 
 EXTRA = "Image encoders by name need torchvision: pip install 'sbmc[vision]'"
 EXTRA_PILLOW = "Reading pictures needs Pillow: pip install 'sbmc[vision]'"
-# Of ImageNet's pictures in [0, 1], which torchvision's networks were trained on.
+# Mean and standard deviation of ImageNet's pictures in [0, 1], on which torchvision's networks were
+# trained.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -115,13 +116,13 @@ def _load(model: str | Path, weights: str | Path | None) -> nn.Module:
     if _is_exported(model):
         rule = "left out for an exported module, which has its own"
         require(weights is None, "weights", rule, str(weights))
-        place = Path(model).expanduser()
-        require(place.is_file(), "model", "a file .pt2 that exists", str(model))
-        return torch.export.load(place).module()
+        file_path = Path(model).expanduser()
+        require(file_path.is_file(), "model", "a file .pt2 that exists", str(model))
+        return torch.export.load(file_path).module()
     rule = "a file of weights (nothing is downloaded: fetch it elsewhere and give it)"
     require(weights is not None, "weights", rule, None)
-    place = Path(str(weights)).expanduser()
-    require(place.is_file(), "weights", rule, str(weights))
+    file_path = Path(str(weights)).expanduser()
+    require(file_path.is_file(), "weights", rule, str(weights))
     try:
         models = importlib.import_module("torchvision.models")
     except ImportError as error:
@@ -133,13 +134,13 @@ def _load(model: str | Path, weights: str | Path | None) -> nn.Module:
             f"but got {str(model)!r}.{nearest(str(model), names)}"
         )
     network: nn.Module = models.get_model(str(model), weights=None)
-    state = _read_weights(place)
+    state = _read_weights(file_path)
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise BadInput(
-            f"`weights` must be those of {model}, but got {place} ({reason})."
+            f"`weights` must be those of {model}, but got {file_path} ({reason})."
         ) from error
     return without_head(network)
 
@@ -163,10 +164,12 @@ def without_head(network: nn.Module) -> nn.Module:
           (1): Identity()
         )
     """
-    found = [name for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    linear_layers = [
+        name for name, layer in network.named_modules() if isinstance(layer, nn.Linear)
+    ]
     rule = "one whose last layer is linear"
-    require(bool(found), "model", rule, Phrase(type(network).__name__))
-    parent, _, name = found[-1].rpartition(".")
+    require(bool(linear_layers), "model", rule, Phrase(type(network).__name__))
+    parent, _, name = linear_layers[-1].rpartition(".")
     setattr(network.get_submodule(parent), name, nn.Identity())
     return network
 
@@ -178,5 +181,5 @@ def _read_weights(path: Path) -> Any:
 
             return load_file(path)
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a file that is cut short, or none of weights
+    except Exception as error:  # a truncated file, or one without weights
         raise BadInput(f"`weights` must be a file of weights, but got {path}: {error}.") from error

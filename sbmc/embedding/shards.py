@@ -1,4 +1,4 @@
-"""Embedding in shards: a run that was killed goes on with the same bits."""
+"""Embeds items in shards, so that a run that was killed can continue with the same bits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sbmc.embedding.sources import Source
 from sbmc.log import logger
 from sbmc.progress import open_progress
 
-# Batches in a shard: what a killed run loses at most.
+# Batches in a shard: the most work that a killed run loses.
 SHARD_BATCHES = 4
 MANIFEST = "manifest.json"
 
 
 class Encoder(Protocol):
-    """A frozen network with what it needs in front of it.
+    """A frozen network with its preprocessing.
 
     Attributes:
         about: plain values that decide what it computes: model, checksum of the weights, options.
@@ -37,7 +37,7 @@ class Encoder(Protocol):
     batch_size: int
 
     def __call__(self, items: Sequence[Any]) -> np.ndarray:
-        """Embeddings `(items, features)`; they depend on nothing but the items."""
+        """Embeddings `(items, features)`; they depend only on the items."""
 
 
 def embed(
@@ -50,33 +50,33 @@ def embed(
 ) -> Embedded:
     """Embed items in their order, and write one file.
 
-    Items go through in shards of a few batches, each of which is a file beside the output until all
-    are there. What a shard holds depends on its own items alone, so that the same call goes on
-    where a killed one was and ends with the same bits.
+    Items are embedded in shards of a few batches. Each shard is a file beside the output until all
+    are done. A shard depends only on its own items, so that the same call continues a run that was
+    killed and ends with the same bits.
 
     Args:
         source: the items.
         encoder: embeds them.
         out: the `.npz` file to write.
-        force: overwrite another file, and forget shards of another run.
+        force: overwrite an existing file, and remove the shards of another run.
         progress: None shows a bar on a terminal; True always shows something; False nothing.
 
     Returns:
         The embeddings.
 
     Raises:
-        BadInput: the output exists and is of other items or another model, or the encoder does not
+        BadInput: the output exists and has other items or another model, or the encoder does not
             give one finite vector for each item.
     """
-    place = check_name(out)
+    final = check_name(out)
     identity = _identity(source, encoder)
-    if place.exists() and not force:
-        known = load_embedded(place)
+    if final.exists() and not force:
+        existing = load_embedded(final)
         rule = "a new file, or --force (force=True) to overwrite what is there"
-        require(known.about.get("identity") == identity, "out", rule, str(out))
-        logger.info("%s is there already", place)
-        return known
-    parts = place.with_name(f"{place.name}.parts")
+        require(existing.about.get("identity") == identity, "out", rule, str(out))
+        logger.info("%s exists already", final)
+        return existing
+    parts = final.with_name(f"{final.name}.parts")
     _prepare(parts, identity, force)
     size = encoder.batch_size * SHARD_BATCHES
     starts = range(0, len(source), size)
@@ -103,13 +103,13 @@ def embed(
         source.names,
         {**encoder.about, "identity": identity},
     )
-    embedded.save(place)
+    embedded.save(final)
     shutil.rmtree(parts)
     return embedded
 
 
 def _identity(source: Source, encoder: Encoder) -> str:
-    """What the result depends on: every item and its class, the model, and the shards."""
+    """A digest of all that the result depends on: items, classes, model and shards."""
     state = hashlib.sha256()
     for each in (dict(encoder.about), encoder.batch_size, SHARD_BATCHES, source.class_names):
         state.update(json.dumps(each, sort_keys=True).encode() + b"\n")
@@ -123,13 +123,13 @@ def _prepare(parts: Path, identity: str, force: bool) -> None:
     manifest = parts / MANIFEST
     if parts.exists():
         try:
-            known = json.loads(manifest.read_text("utf-8")).get("identity")
+            saved_identity = json.loads(manifest.read_text("utf-8")).get("identity")
         except (OSError, ValueError, AttributeError):
-            known = None
-        if known == identity:
+            saved_identity = None
+        if saved_identity == identity:
             return
         rule = f"a file without shards of other items or another model ({parts}), or --force"
-        require(force or known is None, "out", rule, Phrase("such shards"))
+        require(force or saved_identity is None, "out", rule, Phrase("such shards"))
         shutil.rmtree(parts)
     parts.mkdir(parents=True)
     _replace(manifest, json.dumps({"identity": identity}).encode())
@@ -148,7 +148,7 @@ def _write(path: Path, shard: np.ndarray | None) -> None:
 
 
 def _read(path: Path, rows: int) -> np.ndarray | None:
-    """A shard that is there and whole."""
+    """Read a shard; None if it is missing or not complete."""
     if not path.exists():
         return None
     try:
@@ -156,8 +156,8 @@ def _read(path: Path, rows: int) -> np.ndarray | None:
     except (ValueError, OSError, EOFError) as error:
         logger.warning("%s is damaged (%s): embedding again", path, error)
         return None
-    whole = shard.ndim == 2 and len(shard) == rows and shard.dtype == np.float32
-    return shard if whole and bool(np.isfinite(shard).all()) else None
+    complete = shard.ndim == 2 and len(shard) == rows and shard.dtype == np.float32
+    return shard if complete and bool(np.isfinite(shard).all()) else None
 
 
 def _replace(path: Path, data: bytes) -> None:

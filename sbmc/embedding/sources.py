@@ -1,4 +1,4 @@
-"""Raw data as people have them: folders of reviews or pictures, JSON lines, CSV."""
+"""Reads raw data: folders of texts or pictures, JSON lines, CSV."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Source:
 
     Attributes:
         items: texts, or paths of pictures.
-        names: of each item: its file inside the folder, or its row.
+        names: name of each item: its file inside the folder, or its row.
         labels: index of each item's class, or None where there are no classes.
         class_names: the classes.
-        stamps: what tells an item from another of the same name.
+        stamps: distinguish an item from another of the same name.
     """
 
     items: tuple[Any, ...]
@@ -54,7 +54,7 @@ def read_texts(
             classes; or a file of JSON lines or CSV, perhaps with `.gz`.
         text_column: key or column of the text.
         label_column: key or column of the class; if no row has it, there are no classes.
-        limit: read so many at most: the first rows, or from a folder of each class in turn.
+        limit: the most items to read: the first rows or, from a folder, of each class in turn.
 
     Returns:
         The texts.
@@ -62,26 +62,26 @@ def read_texts(
     Raises:
         BadInput: there is nothing to read, or a row lacks its text or its label.
     """
-    place = _existing(path, limit)
-    if place.is_dir():
-        found = _limited(_walk(place, (".txt",), "texts"), limit)
-        texts = tuple(_clean(_read_text(place / name)) for name in found.names)
-        return replace(found, items=texts, stamps=texts)
+    source_path = _existing(path, limit)
+    if source_path.is_dir():
+        files = _limited(_walk(source_path, (".txt",), "texts"), limit)
+        texts = tuple(_clean(_read_text(source_path / name)) for name in files.names)
+        return replace(files, items=texts, stamps=texts)
     rule = f"a folder, or a file that ends in {', '.join(TABLES)}"
-    require(place.name.lower().endswith(TABLES), "source", rule, str(path))
+    require(source_path.name.lower().endswith(TABLES), "source", rule, str(path))
     texts_found, labels, names = [], [], []
-    for number, row in enumerate(_rows(place), 1):
+    for number, row in enumerate(_rows(source_path), 1):
         if limit is not None and number > limit:
             break
         text = row.get(text_column)
-        where = f"row {number} of {place.name}"
+        where = f"row {number} of {source_path.name}"
         rule = f"a column of texts that every row has ({where} has {', '.join(map(str, row))})"
         require(isinstance(text, str), "text_column", rule, text_column)
         texts_found.append(_clean(str(text)))
         labels.append(row.get(label_column))
-        names.append(f"{place.name}:{number}")
+        names.append(f"{source_path.name}:{number}")
     require(bool(texts_found), "source", "a file with at least one row", str(path))
-    return _labelled(tuple(texts_found), tuple(names), labels, label_column, place)
+    return _labelled(tuple(texts_found), tuple(names), labels, label_column, source_path)
 
 
 def read_pictures(path: str | PathLike[str], *, limit: int | None = None) -> Source:
@@ -89,7 +89,7 @@ def read_pictures(path: str | PathLike[str], *, limit: int | None = None) -> Sou
 
     Args:
         path: a folder with a subfolder of pictures for each class, or pictures alone.
-        limit: so many at most, of each class in turn.
+        limit: the most pictures, of each class in turn.
 
     Returns:
         The pictures' paths.
@@ -97,33 +97,33 @@ def read_pictures(path: str | PathLike[str], *, limit: int | None = None) -> Sou
     Raises:
         BadInput: there is no such folder, or no picture in it.
     """
-    place = _existing(path, limit)
-    require(place.is_dir(), "source", "a folder", str(path))
-    found = _limited(_walk(place, PICTURES, "pictures"), limit)
-    paths = tuple(place / name for name in found.names)
-    # Size and time of change, not the content: pictures are read once, when they are embedded.
+    source_path = _existing(path, limit)
+    require(source_path.is_dir(), "source", "a folder", str(path))
+    files = _limited(_walk(source_path, PICTURES, "pictures"), limit)
+    paths = tuple(source_path / name for name in files.names)
+    # Size and time of change instead of the content, since pictures are read only once.
     stamps = tuple(f"{stat.st_size}-{stat.st_mtime_ns}" for stat in (p.stat() for p in paths))
-    return replace(found, items=paths, stamps=stamps)
+    return replace(files, items=paths, stamps=stamps)
 
 
 def _existing(path: str | PathLike[str], limit: int | None) -> Path:
     good = limit is None or (is_whole(limit) and limit >= 1)
     require(good, "limit", "a positive whole number", limit)
-    place = Path(path).expanduser()
-    require(place.exists(), "source", "a folder or a file that exists", str(path))
-    return place
+    source_path = Path(path).expanduser()
+    require(source_path.exists(), "source", "a folder or a file that exists", str(path))
+    return source_path
 
 
 def _walk(folder: Path, suffixes: tuple[str, ...], what: str) -> Source:
-    """Files by class: the subfolders are the classes, whatever their own subfolders are."""
+    """Find files by class; the subfolders are the classes."""
     classes = sorted(each.name for each in folder.iterdir() if each.is_dir() and _shown(each))
     names: list[str] = []
     labels: list[int] = []
     for index, name in enumerate(classes):
-        own = sorted(_files(folder / name, suffixes))
-        require(bool(own), "source", f"a folder whose subfolders all have {what}", name)
-        names += [each.relative_to(folder).as_posix() for each in own]
-        labels += [index] * len(own)
+        class_files = sorted(_files(folder / name, suffixes))
+        require(bool(class_files), "source", f"a folder whose subfolders all have {what}", name)
+        names += [each.relative_to(folder).as_posix() for each in class_files]
+        labels += [index] * len(class_files)
     if not classes:
         names = [each.name for each in sorted(_files(folder, suffixes))]
     require(bool(names), "source", f"a folder of {what}", str(folder))
@@ -141,21 +141,21 @@ def _shown(path: Path) -> bool:
 
 
 def _limited(source: Source, limit: int | None) -> Source:
-    """The first items, classes taking turns, in their own order."""
+    """The first items, of each class in turn."""
     count = len(source.names)
     if limit is None or limit >= count:
         return source
     labels = source.labels or (0,) * count
-    seen: dict[int, int] = {}
+    counts: dict[int, int] = {}
     turns = []
     for index, label in enumerate(labels):
-        turns.append((seen.get(label, 0), label, index))
-        seen[label] = seen.get(label, 0) + 1
-    kept = sorted(index for _, _, index in sorted(turns)[:limit])
+        turns.append((counts.get(label, 0), label, index))
+        counts[label] = counts.get(label, 0) + 1
+    chosen = sorted(index for _, _, index in sorted(turns)[:limit])
     return replace(
         source,
-        names=tuple(source.names[index] for index in kept),
-        labels=None if source.labels is None else tuple(source.labels[index] for index in kept),
+        names=tuple(source.names[index] for index in chosen),
+        labels=None if source.labels is None else tuple(source.labels[index] for index in chosen),
     )
 
 
@@ -199,11 +199,13 @@ def _labelled(
             f"`label_column` must be a column that every row has, or none, "
             f"but got {column!r}, which row {missing[0]} of {path.name} lacks."
         )
-    words = [str(label) for label in labels]
-    whole = all(word.lstrip("-").isdecimal() for word in words)
-    classes = sorted(set(words), key=int) if whole else sorted(set(words))
+    texts_of_labels = [str(label) for label in labels]
+    integers = all(text.lstrip("-").isdecimal() for text in texts_of_labels)
+    classes = sorted(set(texts_of_labels), key=int) if integers else sorted(set(texts_of_labels))
     index = {name: number for number, name in enumerate(classes)}
-    return Source(texts, names, tuple(index[word] for word in words), tuple(classes), texts)
+    return Source(
+        texts, names, tuple(index[text] for text in texts_of_labels), tuple(classes), texts
+    )
 
 
 def _read_text(path: Path) -> str:
@@ -214,7 +216,7 @@ def _read_text(path: Path) -> str:
 
 
 def _clean(text: str) -> str:
-    """HTML line breaks are no words."""
+    """Replace HTML line breaks by spaces."""
     for tag in ("<br />", "<br/>", "<br>"):
         text = text.replace(tag, " ")
     return text

@@ -89,7 +89,7 @@ def load_model(model: str | Path, device: str = "cpu") -> Any:
         The model.
 
     Raises:
-        BadInput: it is not here.
+        BadInput: it is not on this machine.
         ImportError: sentence-transformers is not installed.
     """
     rule = (
@@ -105,18 +105,18 @@ def load_model(model: str | Path, device: str = "cpu") -> Any:
         library = importlib.import_module("sentence_transformers")
     except ImportError as error:
         raise ImportError(EXTRA) from error
-    place = str(folder) if folder.exists() else str(model)
+    location = str(folder) if folder.exists() else str(model)
     try:
         with _silence():
-            return library.SentenceTransformer(place, device=device, local_files_only=True)
-    except Exception as error:  # whatever the library meets on its way through cache and files
+            return library.SentenceTransformer(location, device=device, local_files_only=True)
+    except Exception as error:  # the library may raise any error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BadInput(f"`model` must be {rule}, but got {str(model)!r} ({reason}).") from error
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Without transformers' own bars: this package has its own, and `--quiet` means it."""
+    """Disable the progress bars of transformers, since this package has its own."""
     logging = importlib.import_module("transformers.utils.logging")
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -132,7 +132,7 @@ def check_batch(batch_size: object, dtype: str) -> None:
     good = is_whole(batch_size) and batch_size >= 1  # type: ignore[operator]
     require(good, "batch_size", "a positive whole number", batch_size)
     if dtype not in DTYPES:
-        known = ", ".join(DTYPES)
+        choices = ", ".join(DTYPES)
         raise BadInput(
-            f"`dtype` must be one of {known}, but got {dtype!r}.{nearest(dtype, DTYPES)}"
+            f"`dtype` must be one of {choices}, but got {dtype!r}.{nearest(dtype, DTYPES)}"
         )

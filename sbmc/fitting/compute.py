@@ -13,7 +13,7 @@ import torch
 from sbmc.checks import is_number, is_whole, require
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
-from sbmc.islands.memory import parse_bytes
+from sbmc.islands.process_memory import parse_bytes
 from sbmc.model.forward import check_path
 from sbmc.posterior.weights import check_weighting
 from sbmc.prior.options import changed_options
@@ -21,31 +21,31 @@ from sbmc.prior.options import changed_options
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Compute:
-    """Where and how `fit` computes; what is sampled is said elsewhere.
+    """Where and how `fit` computes, apart from what is sampled.
 
     Args:
-        executor: who runs the islands: `"in-process"` (the default; islands that fit are folded
-            into one batch), `"processes"`, `"ray"`, settings such as `sbmc.Processes(workers=4)`,
+        executor: what runs the islands: `"in-process"` (the default; islands are folded into
+            batches), `"processes"`, `"ray"`, settings such as `sbmc.Processes(workers=4)`,
             or any `concurrent.futures.Executor`.
         checkpoint: a folder, or `sbmc.CheckpointAt(folder, every=seconds)`: every island saves its
-            state, and the same call goes on where a stopped run was, with the same bits. A finished
-            run with more `islands` is extended. A folder has one run at a time.
+            state, and the same call continues a run that was stopped, with the same bits. A
+            finished run with more `islands` is extended. Only one run can use a folder at a time.
         memory_limit: of each process that runs islands, libraries and data included: bytes, or
-            words such as `"2GiB"` and `"500 MB"`. Chunks, folds and threads are chosen to stay
+            a text such as `"2GiB"` or `"500 MB"`. Chunks, batches and threads are chosen to stay
             inside; a run that cannot is refused at once.
         device: where to compute; the model's if not given.
         dtype: of parameters and data; the model's if not given.
-        retries: how often an island is tried again whose worker was lost, or, where there is a
-            checkpoint to go on from, whose computation failed.
+        retries: how often an island is tried again whose worker was lost or, if there is a
+            checkpoint to continue from, whose computation failed.
         chunk_size: examples per chunk; by rule if not given.
         path: how the model is evaluated: `"auto"`, `"fused"`, `"vmap"` or `"loop"`.
         first_island: the number of the first island; with it, two machines can each make some
             islands of one run, for `sbmc.merge`.
         island_weights: how islands are combined: `"evidence"` (SMC's default, and for it alone) or
             `"equal"`, which is the only way with `anchors`: evidence compares islands of one prior.
-        anchor_epochs: what the anchors cost, for the accounts; read from the training histories of
-            the model, or of all `anchors`, where there are some.
-        throw: raise if an island fails, rather than go on with the others.
+        anchor_epochs: the cost of the anchors; by default it is read from the training histories of
+            the model or of all `anchors`, if they have some.
+        throw: raise an error if an island fails, rather than continue with the others.
 
     Raises:
         BadInput: a value breaks its rule.
@@ -98,7 +98,7 @@ class Compute:
         require(isinstance(self.throw, bool), "throw", "True or False", self.throw)
 
     def __repr__(self) -> str:
-        """What differs from the defaults."""
+        """The options that differ from the defaults."""
         shown = ", ".join(f"{name}={value!r}" for name, value in changed_options(self).items())
         return f"Compute({shown})"
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import time
 
-from sbmc.fitting.collecting import collect, points, report_failures, warn_of_few_islands
-from sbmc.fitting.preparing import describe_sampler, prepare
+from sbmc.fitting.assembly import (
+    assemble_posterior,
+    point_posterior,
+    report_failures,
+    warn_of_few_islands,
+)
+from sbmc.fitting.forecast import seconds_per_epoch
+from sbmc.fitting.mixture import fit_mixture
+from sbmc.fitting.preparation import describe_sampler, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
+from sbmc.fitting.single_fits import single_fits
 from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
+from sbmc.islands.displacement import with_displacement
 from sbmc.islands.health import warn_if_not_ok
 from sbmc.islands.memory_budget import with_peak
-from sbmc.islands.movement import with_movement
 from sbmc.islands.sampling import sample_islands
 from sbmc.posterior.posterior import Posterior
 
@@ -28,15 +36,24 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
             training will do for an anchor: the MAP, averaged weights (SWA; of an `AveragedModel`
             give its `.module`), a network trained with dropout.
         data: the training data: `(inputs, targets)`, a map-style `Dataset` or a `DataLoader`.
-        s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor. It
-            is 0.1 unless it or an option of `prior` that replaces it is given.
+        s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.
+            `"auto"`, the default, mixes the network and a few posteriors that differ in s and in
+            the width of the prior, with weights by stacking on rows that the network has not seen
+            (`posterior.mixture` shows them). Without such rows it is 0.1.
         prior_variance: the original prior. `"auto"` (the default) has a variance for each layer by
             its type, c / fan_in for weights, and centres gains of normalisation layers at 1:
             `sbmc.describe_prior(model)` shows it, `sbmc.ByLayer(weights=c)` changes it.
             `sbmc.WeightDecay(w)` is the prior that a weight decay stands for; `"evidence"` chooses
             the variances by the marginal likelihood (laplace-torch). v of the prior N(0, v) may
             also be a number, a mapping from patterns on parameter names, or a tensor `(dim,)`.
-        sampler: settings of the algorithm, such as `HMC(epochs=160)`, the default, or `SMC()`.
+        sampler: settings of the algorithm, such as `HMC(epochs=160)` or `SMC()`. The default is
+            `AutoHMC`, which tunes itself, with as many epochs as the budget allows.
+        budget: what the default sampler may cost, over all particles together: a number of
+            trainings of the network (5 by default, as many as an ensemble of five takes), a time
+            such as `"30s"` or `"2min"`, or `sbmc.Budget(...)`, which also says how long the network
+            was trained.
+        validation: rows that the network was not trained on, as `data`. They choose s. A model from
+            `train_map` remembers those that it was given.
         particles: N, chains or particles per island.
         islands: P.
         seed: decides all noise; island i has the same noise whatever the number of islands.
@@ -71,14 +88,30 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         >>> posterior.positions.shape
         torch.Size([1, 4, 6])
     """
+    fits = single_fits(request, seconds_per_epoch)
+    if fits.unseen is None:
+        posterior = _fit_one(fits.requests[0])
+        # Warnings point at the line that called `fit`, which is above its decorator.
+        warn_if_not_ok(posterior.health, stacklevel=3)
+    else:
+        posterior = fit_mixture(fits.requests, fits.unseen, _fit_one, stacklevel=3)
+    if fits.budget:
+        posterior.settings["budget"] = fits.budget
+    return posterior
+
+
+def _fit_one(request: FitRequest) -> Posterior:
+    """One posterior of one target, without the warning of its verdict."""
     compute = request.compute
     refuse_if_locked(as_checkpoint(compute.checkpoint))
     prepared = prepare(request)
-    if prepared.work is None:
-        return points(prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings)
+    if prepared.job is None:
+        return point_posterior(
+            prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings
+        )
     began = time.perf_counter()
     results, pilot, resumed = sample_islands(
-        prepared.work,
+        prepared.job,
         prepared.numbers,
         executor=prepared.executor,
         location=prepared.location,
@@ -87,7 +120,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         progress=request.progress,
         memory=prepared.memory,
     )
-    results = with_movement(results, prepared.work)
+    results = with_displacement(results, prepared.job)
     settings = prepared.settings
     if pilot:
         settings |= {**pilot, "frozen": describe_sampler(pilot["frozen"])}
@@ -95,9 +128,9 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     if resumed:
         seconds = sum(island.report.seconds for island in results)
     report_failures(results, compute.throw)
-    posterior = collect(
+    posterior = assemble_posterior(
         results,
-        prepared.work.priors,
+        prepared.job.priors,
         prepared.subject,
         prepared.anchor_epochs,
         seconds,
@@ -106,6 +139,4 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     )
     posterior.cost = with_peak(posterior.cost, prepared.memory, prepared.executor)
     warn_of_few_islands(posterior)
-    # Warnings point at the line that called `fit`, which is above its decorator.
-    warn_if_not_ok(posterior.health, stacklevel=3)
     return posterior

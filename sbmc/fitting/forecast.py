@@ -1,23 +1,25 @@
-"""`sbmc.expect`: what a run of `fit` would take, before anything is sampled."""
+"""`sbmc.expect`: predicts the cost of a run of `fit` before anything is sampled."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import torch
 from torch import Tensor
 
-from sbmc.fitting.preparing import Prepared, prepare
+from sbmc.fitting.preparation import Prepared, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
+from sbmc.fitting.single_fits import single_fits
 from sbmc.islands.executors import InProcess, Processes
 from sbmc.islands.executors.contract import available_cores
-from sbmc.islands.memory import resident_bytes, size_in_words
+from sbmc.islands.job import Job, plan_batches
+from sbmc.islands.process_memory import format_bytes, resident_bytes
 from sbmc.islands.sampling import bytes_on_disk
-from sbmc.islands.work import Work, plan_batches
 from sbmc.model.threads import torch_threads
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.contract import EvaluationCount, Sampler
@@ -25,27 +27,27 @@ from sbmc.samplers.noise import IslandNoise
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.target import Target
 
-# Seconds that measuring may take, about; and evaluations that a time is the median of.
+# Seconds that measuring may take, roughly; and how many evaluations a median is taken of.
 PATIENCE, REPEATS = 2.0, 3
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a run will take, as far as it is known beforehand.
+    """The cost of a run, as far as it is known beforehand.
 
     Attributes:
         islands: how many.
         particles: chains or particles per island.
-        batches: pieces of work that can be done at a time.
-        workers: how many of them are.
+        batches: how many batches of islands there are.
+        workers: how many batches run at a time.
         epochs: evaluations with gradient over all data, per chain.
         forward_epochs: evaluations without gradient, per chain.
-        total_epochs: of both kinds, all chains together, with what the anchors cost.
+        total_epochs: both kinds, over all chains, with the cost of the anchors.
         seconds: from a few evaluations that were measured; the anchors' training is left out.
         bytes: memory of one process that runs a batch, libraries and data included.
         total_bytes: memory of all processes.
-        disk_bytes: what the checkpoint takes at most; 0 without one.
-        notes: what was assumed.
+        disk_bytes: the largest size of the checkpoint; 0 without one.
+        notes: the assumptions.
     """
 
     islands: int
@@ -62,23 +64,23 @@ class Expectation:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """A few lines to read."""
+        """The figures as a few lines of text."""
         each = self.epochs + self.forward_epochs
         lines = [
             f"islands    {self.islands} of {self.particles} particles, in {self.batches} batches, "
             f"{self.workers} at a time",
             f"epochs     {each:,.0f} a chain, {self.total_epochs:,.0f} in all",
-            f"time       {in_words(self.seconds)}",
-            f"memory     {size_in_words(self.bytes)} a worker, "
-            f"{size_in_words(self.total_bytes)} in all",
-            f"disk       {size_in_words(self.disk_bytes)} for the checkpoint",
+            f"time       {format_seconds(self.seconds)}",
+            f"memory     {format_bytes(self.bytes)} a worker, "
+            f"{format_bytes(self.total_bytes)} in all",
+            f"disk       {format_bytes(self.disk_bytes)} for the checkpoint",
         ]
         return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])
 
 
 @takes_arguments_of(FitRequest)
 def expect(request: FitRequest) -> Expectation:
-    """Say what `fit` would take with the same arguments; nothing is sampled and nothing written.
+    """Predict the cost of `fit` with the same arguments; nothing is sampled or written.
 
     A few evaluations of the likelihood are made, at most about two seconds of them, to measure how
     long they take.
@@ -90,8 +92,8 @@ def expect(request: FitRequest) -> Expectation:
         Epochs, time, memory and disk.
 
     Raises:
-        BadInput: what `fit` would refuse.
-        TypeError: an argument that `fit` does not have.
+        BadInput: `fit` would refuse an argument.
+        TypeError: `fit` does not have an argument.
 
     Example:
         >>> import sbmc
@@ -100,10 +102,39 @@ def expect(request: FitRequest) -> Expectation:
         >>> expect(nn.Linear(2, 2), data, sampler=sbmc.HMC(epochs=50), islands=3).epochs
         50.0
     """
+    fits = single_fits(request, seconds_per_epoch)
+    expected = [_expect_one(each) for each in fits.requests]
+    return expected[0] if len(expected) == 1 else _added(expected)
+
+
+def seconds_per_epoch(request: FitRequest) -> float:
+    """What an epoch of one particle takes, from a few evaluations that are measured."""
+    expected = _expect_one(request)
+    chains = expected.particles * expected.islands
+    return expected.seconds / ((expected.epochs + expected.forward_epochs) * chains)
+
+
+def _added(expected: Sequence[Expectation]) -> Expectation:
+    """The candidates of a mixture, which run one after another."""
+    return dataclasses.replace(
+        expected[0],
+        epochs=sum(each.epochs for each in expected),
+        forward_epochs=sum(each.forward_epochs for each in expected),
+        total_epochs=sum(each.total_epochs for each in expected),
+        seconds=sum(each.seconds for each in expected),
+        bytes=max(each.bytes for each in expected),
+        total_bytes=max(each.total_bytes for each in expected),
+        disk_bytes=sum(each.disk_bytes for each in expected),
+        notes=(*expected[0].notes, f"a mixture of {len(expected)} posteriors and the network"),
+    )
+
+
+def _expect_one(request: FitRequest) -> Expectation:
+    """The cost of one posterior of one target."""
     prepared = prepare(request)
-    work, islands = prepared.work, len(prepared.numbers)
-    if work is None:
-        here = resident_bytes()
+    job, islands = prepared.job, len(prepared.numbers)
+    if job is None:
+        held_before = resident_bytes()
         return Expectation(
             islands,
             particles=1,
@@ -113,29 +144,29 @@ def expect(request: FitRequest) -> Expectation:
             forward_epochs=0.0,
             total_epochs=prepared.anchor_epochs,
             seconds=0.0,
-            bytes=here,
-            total_bytes=here,
+            bytes=held_before,
+            total_bytes=held_before,
             disk_bytes=0,
         )
-    count = work.sampler.evaluations()
-    population = work.sampler.population(work.particles)
+    count = job.sampler.evaluations()
+    population = job.sampler.population(job.particles)
     executor = prepared.executor
     fold = executor.fold if executor.folds else 1
-    batches = plan_batches(prepared.numbers, len(work.priors), population, fold)
+    batches = plan_batches(prepared.numbers, len(job.priors), population, fold)
     workers, notes = _workers(prepared, len(batches))
     largest = population * max(map(len, batches))
     memory = prepared.memory
-    assert memory is not None  # there is work
+    assert memory is not None  # it is None for s = 0 only
     if memory.note:
         notes = (*notes, f"memory: {memory.note}")
     with torch_threads(executor.threads_each):
-        pass_seconds = _measure(work, largest, count)
-    here, each = memory.here, memory.expected
+        pass_seconds = _measure(job, largest, count)
+    held_before, each = memory.held_before, memory.expected
     curvature = float(prepared.settings.get("prior_epochs", 0))
-    chains = (count.gradient + count.forward) * islands * work.particles
+    chains = (count.gradient + count.forward) * islands * job.particles
     return Expectation(
         islands,
-        work.particles,
+        job.particles,
         len(batches),
         workers,
         epochs=float(count.gradient),
@@ -148,46 +179,46 @@ def expect(request: FitRequest) -> Expectation:
         / largest
         / workers,
         bytes=each,
-        total_bytes=each if isinstance(executor, InProcess) else here + workers * each,
-        disk_bytes=0 if prepared.location is None else bytes_on_disk(work, population, islands),
+        total_bytes=each if isinstance(executor, InProcess) else held_before + workers * each,
+        disk_bytes=0 if prepared.location is None else bytes_on_disk(job, population, islands),
         notes=(*count.notes, *notes),
     )
 
 
 @takes_arguments_of(FitRequest)
 def check(request: FitRequest) -> Prepared:
-    """Refuse what `fit` would refuse, without measuring anything.
+    """Check the arguments as `fit` does, without measuring anything.
 
     Args:
         request: the arguments of `fit`, given in the same way.
 
     Returns:
-        What would be sampled.
+        All that is needed to sample.
 
     Raises:
-        BadInput: what `fit` would refuse.
-        TypeError: an argument that `fit` does not have.
+        BadInput: `fit` would refuse an argument.
+        TypeError: `fit` does not have an argument.
     """
-    return prepare(request)
+    return prepare(single_fits(request, seconds_per_epoch).requests[0])
 
 
 def _workers(prepared: Prepared, batches: int) -> tuple[int, tuple[str, ...]]:
-    """Batches that run at a time."""
+    """How many batches run at a time, and a note if that is assumed."""
     executor, cores = prepared.executor, available_cores()
     if isinstance(executor, Processes):
         return min(executor.workers or cores, batches), ()
     if executor.workers is None:
-        words = f"how many workers there are is not known: {cores} assumed, as this machine's cores"
-        return min(cores, batches), (words,)
+        note = f"how many workers there are is not known: {cores} assumed, as this machine's cores"
+        return min(cores, batches), (note,)
     return min(executor.workers, batches), ()
 
 
-def _measure(work: Work, positions: int, count: EvaluationCount) -> float:
-    """Seconds of one pass over all data with so many positions."""
-    target = work.target(0)
-    rng = generator(work.seed, Stream.PILOT)
+def _measure(job: Job, positions: int, count: EvaluationCount) -> float:
+    """Seconds of one pass over all data for so many positions."""
+    target = job.target(0)
+    rng = generator(job.seed, Stream.PILOT)
     start = target.prior.sample(positions, rng)
-    sampler, calls = work.sampler, 1
+    sampler, calls = job.sampler, 1
     evaluate: Callable[[Tensor], object] = target if count.gradient else target.log_likelihood
     if sampler.batch_size is not None:
         batches = MiniBatches(target)
@@ -216,7 +247,7 @@ def _seconds_of_an_epoch(
 
 
 def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
-    """The median of a few times; of some positions, scaled to their number, if they take long."""
+    """The median of a few times; if it takes long, of some positions, scaled to their number."""
 
     def timed(some: Tensor) -> float:
         began = time.perf_counter()
@@ -225,7 +256,7 @@ def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
             torch.cuda.synchronize(some.device)
         return time.perf_counter() - began
 
-    timed(positions[:1])  # the first is slower: code is loaded, memory is taken
+    timed(positions[:1])  # the first call is slower, since it loads code and takes memory
     alone = timed(positions[:1])
     if alone * len(positions) * REPEATS > PATIENCE:
         few = max(1, min(len(positions), int(PATIENCE / REPEATS / alone)))
@@ -233,11 +264,11 @@ def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
     return median(timed(positions) for _ in range(REPEATS))
 
 
-def in_words(seconds: float) -> str:
-    """A time to read.
+def format_seconds(seconds: float) -> str:
+    """Format a time for people to read.
 
     Example:
-        >>> in_words(0.26), in_words(125), in_words(7300)
+        >>> format_seconds(0.26), format_seconds(125), format_seconds(7300)
         ('0.3 s', '2.1 min', '2.0 h')
     """
     if seconds >= 3600:

@@ -1,4 +1,4 @@
-"""The arguments of `fit`, stated once: `expect` and whatever else takes them has the same."""
+"""The arguments of `fit`, stated once; `expect` and others take the same."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from sbmc.samplers.contract import Sampler
 
 @dataclass(frozen=True, eq=False)
 class FitRequest:
-    """What a call of `fit` asks for; the docstring of `fit` explains the fields.
+    """The arguments of a call of `fit`; its docstring explains the fields.
 
     Raises:
-        BadInput: `prior` or `compute` is something else.
+        BadInput: `prior` or `compute` is of another type.
     """
 
     model: nn.Module
     data: Any
     _: KW_ONLY
-    s: float | None = None
+    s: float | str | None = None
     prior_variance: PriorVariance = "auto"
     likelihood: Any = "categorical"
     sampler: Sampler | None = None
+    budget: Any = None
+    validation: Any = None
     particles: int = 10
     islands: int = 1
     parameters: Selection = "all"
@@ -87,7 +89,7 @@ def takes_arguments_of(
         @functools.wraps(function)
         def with_arguments(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
             _refuse_unknown(function.__name__, options, signature.parameters)
-            signature.bind(*args, **options)  # names what is missing, without the class
+            signature.bind(*args, **options)  # its error names a missing argument without the class
             return function(request_class(*args, **options))
 
         returned = inspect.signature(function).return_annotation
@@ -125,6 +127,6 @@ def _refuse_unknown(function: str, options: dict[str, Any], known: Iterable[str]
 
 
 def _short(value: object) -> str:
-    """A value as one would type it, or dots where its representation is no such thing."""
+    """A value as Python code, or dots if its representation is long or not code."""
     text = repr(value)
     return "..." if len(text) > 60 or text.startswith("<") else text

@@ -1,4 +1,4 @@
-"""What a run took: epochs, seconds, memory."""
+"""The cost of a run: epochs, seconds and memory."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took. Epochs are per particle; see the design for the rules of counting.
+    """The cost of a run. Epochs are per particle; docs/design.md has the rules of counting.
 
     Attributes:
         epochs: likelihood and gradient evaluations per particle, mean over islands.
         forward_epochs: evaluations without gradient, likewise.
-        anchor_epochs: the anchor's own (of all members together, for an ensemble).
+        anchor_epochs: epochs of training the anchor, or all members of an ensemble.
         total_epochs: epochs x particles x islands + anchor_epochs + prior_epochs.
-        wall_seconds: measured, without the anchor's training; of a run that was resumed, the
-            seconds of its islands added up; None if not measured.
-        prior_epochs: what the curvature of the prior took, all anchors together.
-        expected_bytes: memory of the largest process at its peak, as it was expected before the
-            run; None if it was not.
+        wall_seconds: measured, without the anchor's training; for a run that was resumed, the sum
+            over its islands; None if not measured.
+        prior_epochs: epochs of computing the curvature of the prior, over all anchors.
+        expected_bytes: memory of the largest process at its peak, as predicted before the run;
+            None if it was not predicted.
         peak_bytes: the same, measured from the start of the process to the end of the run.
-        memory_limit: what was allowed; None for no limit.
+        memory_limit: bytes that were allowed; None for no limit.
     """
 
     epochs: float

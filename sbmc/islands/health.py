@@ -1,11 +1,11 @@
-"""The verdict of a run on itself: did the particles move, were they accepted, was there time.
+"""Health: did the particles of a run move, were they accepted, and were there enough moves.
 
 Every figure is of single particles, since a mean over an island hides the chains that are stuck.
 A posterior is not ok if more than 5 % of its particles moved less than 0.3 rough posterior standard
-deviations (see `movement`) or were accepted less than 20 % of the time after warm-up; if fewer than
-two moves followed the warm-up; if more than 5 % of its particles were put back in the last half of
-the run because they blew up; if the sampler saw that an island is not in equilibrium yet; or if the
-population of an SMC sampler has collapsed.
+deviations (see `displacement`) or were accepted less than 20 % of the time after warm-up; if fewer
+than two moves followed the warm-up; if more than 5 % of its particles were put back in the last
+half of the run because they blew up; if the sampler saw that an island is not in equilibrium yet;
+or if the population of an SMC sampler has collapsed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sbmc.islands.island import IslandReport
 from sbmc.islands.remedies import remedies_for
 from sbmc.samplers.remedies import Symptom
 
-# Fixed once and for all: a run that does not pass needs a better sampler, not another threshold.
+# These are never tuned: a run that does not pass needs a better sampler, not another threshold.
 SMALLEST_DISPLACEMENT = 0.3
 LOWEST_ACCEPTANCE = 0.2
 MOST_BAD_PARTICLES = 0.05
@@ -28,19 +28,19 @@ FEWEST_MOVES = 2
 
 
 class HealthWarning(RuntimeWarning):
-    """A posterior whose sampler did not do its work."""
+    """A posterior whose particles did not move or were rejected too often."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """Whether a posterior can be trusted to be one, and what to do if not.
+    """Whether the sampler has reached its target, and what to do if not.
 
     Attributes:
         ok: True or False; None if it is not known, because the posterior was made by a version
             that did not check.
-        reasons: what is wrong, a sentence each; empty if all is well.
-        remedies: what to try, a sentence each; the first is the one to begin with.
-        figures: what the verdict rests on: `particles`; `moved_too_little` and
+        reasons: what is wrong, as sentences; empty if nothing is.
+        remedies: what to try, as sentences; begin with the first.
+        figures: what `ok` follows from: `particles`; `moved_too_little` and
             `accepted_too_little` (numbers of particles); `displacement` and `acceptance` (`least`
             and `median` over particles; displacement in rough posterior standard deviations, and
             acceptance None for a sampler that rejects nothing); `moves` after warm-up, the fewest
@@ -62,7 +62,7 @@ class Health:
 
     @property
     def word(self) -> str:
-        """The verdict in a word or two, for a cell of a table."""
+        """`ok`, `not ok` or `not checked`, for a cell of a table."""
         return {True: "ok", False: "not ok", None: "not checked"}[self.ok]
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,14 +76,14 @@ class Health:
 
 
 def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Health:
-    """The verdict on some islands.
+    """Assess the health of some islands.
 
     Args:
-        reports: of all islands; those that failed do not count.
-        settings: of the posterior; the sampler's are among them, for the remedies.
+        reports: the reports of all islands; those that failed do not count.
+        settings: the settings of the posterior, with those of the sampler, for the remedies.
 
     Returns:
-        The verdict. Where nothing was sampled (s = 0, ensembles, baselines) all is well.
+        The health. Where nothing was sampled (s = 0, ensembles, baselines) it is ok.
 
     Example:
         >>> report = IslandReport(0, "completed", steps=9, moves=4, displacement=[1.1, 0.0])
@@ -108,7 +108,7 @@ def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Heal
 
 
 def warn_if_not_ok(health: Health, stacklevel: int) -> None:
-    """Warn of a posterior that is not ok, in words that say what to do."""
+    """Warn of a posterior that is not ok, and say what to do."""
     if health.ok is False:
         warnings.warn(
             f"The posterior is {health} The figures are in `posterior.health`.",
@@ -145,41 +145,41 @@ def _extent(values: Sequence[float]) -> dict[str, float]:
 
 
 def _symptoms(figures: Mapping[str, Any]) -> dict[Symptom, str]:
-    """What is wrong, each with its sentence, the likeliest cause first."""
-    found: dict[Symptom, str] = {}
+    """What is wrong, with a sentence for each symptom, the likeliest cause first."""
+    symptoms: dict[Symptom, str] = {}
     particles, acceptance = figures["particles"], figures["acceptance"]
     if figures["moves"] is not None and figures["moves"] < FEWEST_MOVES:
         count = ("No move", "Only one move")[figures["moves"]]
-        found["too few moves"] = f"{count} followed the warm-up, and at least two are needed."
+        symptoms["too few moves"] = f"{count} followed the warm-up, and at least two are needed."
     rejected, chains = figures["accepted_too_little"], figures["chains"]
     if rejected > MOST_BAD_PARTICLES * chains:
-        found["rejected"] = (
+        symptoms["rejected"] = (
             f"{rejected} of {chains} particles were accepted less than {LOWEST_ACCEPTANCE:.0%} of "
             f"the time after warm-up (median {acceptance['median']:.2f})."
         )
     stayed = figures["moved_too_little"]
     if stayed > MOST_BAD_PARTICLES * particles:
         middle = figures["displacement"]["median"]
-        words = (
+        sentence = (
             f"{stayed} of {particles} particles moved less than {SMALLEST_DISPLACEMENT:g} "
             f"posterior standard deviations (median {middle:.2g})"
         )
         back = figures["returned"]
-        found["stayed"] = words + (f"; {back} are where they began." if back else ".")
+        symptoms["stayed"] = sentence + (f"; {back} are where they began." if back else ".")
     restarted = figures["restarted"]
     if restarted > MOST_BAD_PARTICLES * particles:
-        found["restarted"] = (
+        symptoms["restarted"] = (
             f"{restarted} of {particles} particles blew up and were put back in the last half of "
             "the run."
         )
     if figures["relaxing"]:
-        found["relaxing"] = (
+        symptoms["relaxing"] = (
             f"{figures['relaxing']} of {figures['islands']} islands are still relaxing "
             f"({figures['relaxation']})."
         )
     if figures["collapsed"]:
-        found["collapsed"] = (
+        symptoms["collapsed"] = (
             f"The population of {figures['collapsed']} of {figures['islands']} islands has "
             f"collapsed ({figures['collapse']}), so that epistemic uncertainty will be too small."
         )
-    return found
+    return symptoms

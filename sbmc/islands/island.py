@@ -1,4 +1,4 @@
-"""What an island is: where its particles begin, what came of them, and how it fared."""
+"""What an island is: where its particles start, its report, and its particles at the end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ANCHOR_NOISE = 0.01
 
 @dataclass(frozen=True)
 class IslandReport:
-    """How one island fared.
+    """The report of one island.
 
     Attributes:
-        index: its number, which with the seed decides its noise.
+        index: its number, which decides its noise together with the seed.
         outcome: `completed`; `failed`; of SMC also `stuck`, `non-finite`, `step-limit`.
         log_evidence: its estimate of the log normalising constant; None for MCMC.
         epochs: evaluations with gradient per particle.
@@ -28,25 +28,25 @@ class IslandReport:
         step_size: the last step size, in whitened units.
         steps: steps made; temperatures for SMC.
         non_finite: proposals that were rejected because they were not finite.
-        message: why it failed.
+        message: why it failed, if it did.
         forward_epochs: evaluations without gradient per particle.
-        collapsed: in words, if SMC's population has collapsed.
-        relaxing: in words, if the sampler saw that its particles are not in equilibrium yet.
+        collapsed: how SMC's population has collapsed, as text; empty if it has not.
+        relaxing: why the sampler found its particles not in equilibrium yet, as text; else empty.
         restarted: particles that blew up and were put back in the last half of the run; None if the
             sampler does not say.
-        temperatures: what SMC tells of each temperature.
+        temperatures: what SMC reports for each temperature.
         moves: how many moves followed the warm-up; of SMC, mutations at all temperatures. None if
             the sampler does not say.
         particle_acceptance: mean acceptance of each particle after warm-up, or at SMC's last
             temperature; empty for a sampler that rejects nothing.
         ancestors: of SMC, the number of the first draw that each particle descends from.
         displacement: how far each particle is from where it began: the root mean square over
-            coordinates, in units of a rough posterior standard deviation (see `movement`).
+            coordinates, in units of a rough posterior standard deviation (see `displacement`).
         returned: particles that are exactly where they began.
         distinct: particles that differ from one another.
-        attempts: how often it was begun: once, and once more whenever its worker was lost.
-        seconds: of computing, all attempts together as far as they were kept; islands that ran as
-            one batch share its seconds evenly.
+        attempts: how often it was started: once, and once more whenever its worker was lost.
+        seconds: the time of computing, over all attempts whose work was saved; the time of a batch
+            is divided evenly among its islands.
     """
 
     index: int
@@ -70,7 +70,7 @@ class IslandReport:
     displacement: list[float] = field(default_factory=list, compare=False)
     returned: int | None = None
     distinct: int | None = None
-    # How it came about; two islands are the same if the same came of them.
+    # How it was computed; two islands are equal if their results are.
     attempts: int = field(default=1, compare=False)
     seconds: float = field(default=0.0, compare=False)
 
@@ -84,8 +84,8 @@ class Island:
     """An island's report and, if it completed, its particles.
 
     Attributes:
-        report: how it fared.
-        positions: whitened, `(particles, dim)`; several draws of a chain stand as particles.
+        report: the report.
+        positions: whitened, `(particles, dim)`; several draws of a chain count as particles.
         weights: normalised inside the island, `(particles,)` float64; None for equal ones.
     """
 
@@ -125,7 +125,7 @@ class StartAtMembers:
 
 
 def island_of(index: int, run: Any, *, attempts: int = 1, seconds: float = 0.0) -> Island:
-    """An island from what its algorithm says of it at the end."""
+    """Make an island from the run of its sampler."""
     weights = getattr(run, "log_weights", None)
     acceptance = getattr(run, "particle_acceptance", None)
     ancestors = getattr(run, "roots", None)

@@ -1,13 +1,13 @@
-"""From a limit on memory to chunks, folds and threads; and the peak of a run before it starts.
+"""Predicts the peak memory of a run, and chooses chunks, folds and threads that stay in a limit.
 
-A process that runs islands holds, at its peak,
+The peak of a process that runs islands is the sum of
 
-    what it holds before · what is prepared of the data · threads × what a chunk takes on its way
-    through the model · the state of the chains that are folded into one batch · what islands that
-    have ended have left
+    what it holds before the run · the data that are prepared once · threads × what a chunk takes on
+    its way through the model · the state of the chains that are folded into one batch · the
+    results of the islands that have ended
 
-and after the last island two further copies of what they have left, for the posterior and for its
-predictions. All of it follows from shapes, but for the first, which is measured.
+After the last island there are two further copies of the results, for the posterior and for its
+predictions. The first term is measured. All others follow from shapes.
 """
 
 from __future__ import annotations
@@ -16,60 +16,60 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sbmc.checks import BadInput, Phrase, require
-from sbmc.islands.checkpoints import CheckpointAt, kept_manifest
+from sbmc.checks import Phrase, require
+from sbmc.islands.checkpoints import CheckpointAt, saved_manifest
 from sbmc.islands.cost import Cost
 from sbmc.islands.executors import Executor, InProcess, Processes
-from sbmc.islands.memory import peak_bytes, release_memory, resident_bytes, size_in_words
-from sbmc.islands.work import plan_batches
+from sbmc.islands.job import plan_batches
+from sbmc.islands.process_memory import format_bytes, peak_bytes, release_memory, resident_bytes
 from sbmc.log import logger
 from sbmc.model.chunks import ACTIVATION_BYTES, Chunks
 from sbmc.model.threads import torch_threads
-from sbmc.samplers.contract import VECTORS, Sampler
+from sbmc.samplers.contract import Sampler
 from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.minibatch import BATCH_BYTES
 
-# What libraries take when they are first used, and stacks and pools of threads.
+# Memory of libraries when they are first used, and of the stacks and pools of threads.
 ALLOWANCE = 32 * 2**20
-# What a batch of predictions takes.
+# Memory of a batch of predictions.
 PREDICTION = 3 * ACTIVATION_BYTES
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What a run takes, and what was chosen for that.
+    """The memory of a run, and the choices that keep it within the limit.
 
     Attributes:
         expected: bytes of the largest process at its peak.
-        limit: what was allowed, if anything.
-        here: what this process held before.
-        together: islands in one batch, at most.
-        threads: of one batch.
-        note: the choice in words; empty without a limit.
+        limit: bytes that are allowed; None for no limit.
+        held_before: bytes that this process held before the run.
+        together: the largest number of islands in one batch.
+        threads: threads of one batch.
+        note: the choices as text; empty without a limit.
     """
 
     expected: int
     limit: int | None
-    here: int
+    held_before: int
     together: int
     threads: int
     note: str = ""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run whose memory is asked for.
+class RunSize:
+    """What decides the memory of a run.
 
     Attributes:
         sampler: the algorithm's settings.
-        particles: per island.
-        numbers: of the islands.
-        anchors: how many priors there are, which islands take in turn.
+        particles: particles per island.
+        numbers: the numbers of the islands.
+        anchors: how many priors there are; the islands take them in turn.
         executor: runs the islands.
-        location: where they are written down, if anywhere.
-        size: examples per chunk, if that was given.
-        limit: bytes of a process, if that was given.
+        location: where checkpoints are saved; None for none.
+        size: examples per chunk, if the user gave it.
+        limit: bytes that a process may take, if the user gave it.
     """
 
     sampler: Sampler
@@ -87,7 +87,7 @@ class Plan:
         return self.sampler.population(self.particles)
 
     def states(self, engine: LikelihoodEngine, islands: int) -> int:
-        """What chains of so many islands hold besides activations."""
+        """Bytes of the chains of so many islands, without activations."""
         sampler, positions = self.sampler, islands * self.population
         vectors = sampler.vectors + sampler.draws
         if self.location is not None:  # a snapshot is encoded before it is written
@@ -96,123 +96,138 @@ class Plan:
         return positions * vectors * engine.width + further
 
     def results(self, engine: LikelihoodEngine, islands: int | None = None) -> int:
-        """What islands leave."""
+        """Bytes of the results of all islands, or of so many."""
         count = len(self.numbers) if islands is None else islands
         return count * self.population * self.sampler.draws * engine.width
 
-    def peak(self, engine: LikelihoodEngine, evaluation: int, islands: int, here: int) -> int:
-        """Bytes of the largest process.
+    def peak(
+        self, engine: LikelihoodEngine, evaluation: int, islands: int, held_before: int
+    ) -> int:
+        """Bytes of the largest process at its peak.
 
         Args:
             engine: the likelihood.
-            evaluation: what one takes, beyond data and particles.
-            islands: in one batch.
-            here: what this process holds before.
+            evaluation: bytes of one evaluation, beyond data and particles.
+            islands: how many are in one batch.
+            held_before: bytes that this process held before the run.
         """
         busy = evaluation + self.states(engine, islands) + ALLOWANCE
         if self.sampler.batch_size is not None and not engine.limited:
-            busy += 2 * BATCH_BYTES  # what goes through with its gradient, of every chain its own
+            busy += 2 * BATCH_BYTES  # every chain has its own mini-batch, and its gradient
         after = 2 * self.results(engine) + PREDICTION
         if isinstance(self.executor, InProcess):
-            return here + self.results(engine) + max(busy, after)
-        # The work is sent: packed here, and unpacked there.
+            return held_before + self.results(engine) + max(busy, after)
+        # The job is packed here and unpacked in the worker.
         sent = bytes_of(engine.examples) + engine.dim * 8
-        return here + sent + max(busy + self.results(engine, 1), self.results(engine) + after)
+        return (
+            held_before + sent + max(busy + self.results(engine, 1), self.results(engine) + after)
+        )
 
 
-def settle_memory(engine: LikelihoodEngine, plan: Plan) -> tuple[Executor, Memory]:
-    """Choose chunks, how many islands are folded into one batch, and threads; say what it takes.
+def settle_memory(engine: LikelihoodEngine, run_size: RunSize) -> tuple[Executor, Memory]:
+    """Choose chunks, threads and the size of a batch, and predict the memory of the run.
 
-    Without a limit, everything is as the rules for speed have it. With one, first fewer islands
-    are folded, then chunks are made smaller and less is kept prepared, and at last there are fewer
-    threads. What a checkpoint has begun with stays.
+    Without a limit, the rules for speed decide. With a limit, first fewer islands are folded into
+    a batch, then chunks become smaller and less data are prepared in advance, and at last fewer
+    threads are used. A run that continues from a checkpoint uses the checkpoint's choices.
 
     Args:
-        engine: is settled here.
-        plan: the run.
+        engine: the likelihood; its chunks are set here.
+        run_size: the run.
 
     Returns:
-        The executor with the fold and the threads that were chosen, and the memory.
+        The executor with the fold and the threads that were chosen, and the memory of the run.
 
     Raises:
-        BadInput: the run cannot be as small as the limit.
+        BadInput: the run does not fit into the limit.
     """
-    here = resident_bytes()
-    executor, limit = plan.executor, plan.limit
-    kept = None if plan.location is None else kept_manifest(plan.location)
-    if kept is not None:
-        with torch_threads(kept.threads):
-            together = max([1, *map(len, kept.batches)])
-            memory = _as_kept(engine, plan, kept, together, here)
-            if limit is not None:  # islands that are added are folded no further
-                executor = _changed(executor, together * plan.population, executor.threads_each)
+    held_before = resident_bytes()
+    executor, limit = run_size.executor, run_size.limit
+    manifest = None if run_size.location is None else saved_manifest(run_size.location)
+    if manifest is not None:
+        with torch_threads(manifest.threads):
+            together = max([1, *map(len, manifest.batches)])
+            memory = _as_checkpointed(engine, run_size, manifest, together, held_before)
+            if limit is not None:  # further islands come in batches of at most the same size
+                executor = _changed(executor, together * run_size.population, executor.threads_each)
             return executor, memory
     fold = executor.fold if executor.folds else 1
-    batches = plan_batches(plan.numbers, plan.anchors, plan.population, fold)
+    batches = plan_batches(run_size.numbers, run_size.anchors, run_size.population, fold)
     together, threads = max(map(len, batches)), executor.threads_each
     if limit is None:
         with torch_threads(threads):
-            engine.settle(size=plan.size)
-            taken = plan.peak(engine, _evaluation(engine, plan, together), together, here)
-        return executor, Memory(taken, None, here, together, threads)
+            engine.settle(size=run_size.size)
+            taken = run_size.peak(
+                engine, _evaluation(engine, run_size, together), together, held_before
+            )
+        return executor, Memory(taken, None, held_before, together, threads)
     with torch_threads(threads):
-        usual = engine.needs.usual(plan.size)
-        while together > 1 and plan.peak(engine, usual, together, here) > limit:
+        usual = engine.needs.usual(run_size.size)
+        while together > 1 and run_size.peak(engine, usual, together, held_before) > limit:
             together //= 2
-        fits = plan.peak(engine, usual, together, here) <= limit
-    while threads > 1 and not fits and _least(engine, plan, threads, here) > limit:
+        fits = run_size.peak(engine, usual, together, held_before) <= limit
+    while threads > 1 and not fits and _least(engine, run_size, threads, held_before) > limit:
         threads -= 1
-    least = _least(engine, plan, threads, here)
-    enough = f"at least {size_in_words(least)}, which this run takes with the smallest chunks"
-    require(fits or least <= limit, "memory_limit", enough, Phrase(size_in_words(limit)))
+    least = _least(engine, run_size, threads, held_before)
+    enough = f"at least {format_bytes(least)}, which this run takes with the smallest chunks"
+    require(fits or least <= limit, "memory_limit", enough, Phrase(format_bytes(limit)))
     with torch_threads(threads):
         engine.settle(
-            None if fits else limit - plan.peak(engine, 0, together, here), size=plan.size
+            None if fits else limit - run_size.peak(engine, 0, together, held_before),
+            size=run_size.size,
         )
-        taken = plan.peak(engine, _evaluation(engine, plan, together), together, here)
-    changed = _changed(executor, together * plan.population, threads)
-    if changed.threads_each != threads:  # its threads are not for us to choose
-        require(taken <= limit, "memory_limit", enough, Phrase(size_in_words(limit)))
-    memory = Memory(taken, limit, here, together, threads)
-    memory = replace(memory, note=_words(engine, memory))
+        taken = run_size.peak(
+            engine, _evaluation(engine, run_size, together), together, held_before
+        )
+    changed = _changed(executor, together * run_size.population, threads)
+    if changed.threads_each != threads:  # the threads of this executor cannot be chosen
+        require(taken <= limit, "memory_limit", enough, Phrase(format_bytes(limit)))
+    memory = Memory(taken, limit, held_before, together, threads)
+    memory = replace(memory, note=_describe(engine, memory))
     logger.debug("memory: %s", memory.note)
     return changed, memory
 
 
-def _evaluation(engine: LikelihoodEngine, plan: Plan, islands: int) -> int:
-    return engine.evaluation_bytes(islands * plan.population)
+def _evaluation(engine: LikelihoodEngine, run_size: RunSize, islands: int) -> int:
+    return engine.evaluation_bytes(islands * run_size.population)
 
 
-def _least(engine: LikelihoodEngine, plan: Plan, threads: int, here: int) -> int:
+def _least(engine: LikelihoodEngine, run_size: RunSize, threads: int, held_before: int) -> int:
     with torch_threads(threads):
-        return plan.peak(engine, engine.needs.least(plan.size), 1, here)
+        return run_size.peak(engine, engine.needs.least(run_size.size), 1, held_before)
 
 
-def _as_kept(engine: LikelihoodEngine, plan: Plan, kept: Any, together: int, here: int) -> Memory:
-    """Go on as a checkpoint has begun, whatever the rules say now."""
-    chunks, size = None, plan.size
-    told = kept.identity.get("chunks")
-    if size is None and isinstance(told, dict) and set(told) == {f.name for f in fields(Chunks)}:
-        chunks = Chunks(**told)
-        if kept.identity.get("kernel", "") is None:
+def _as_checkpointed(
+    engine: LikelihoodEngine, run_size: RunSize, manifest: Any, together: int, held_before: int
+) -> Memory:
+    """Use the choices that a checkpoint was begun with, whatever the rules say now."""
+    chunks, size = None, run_size.size
+    saved_chunks = manifest.identity.get("chunks")
+    if (
+        size is None
+        and isinstance(saved_chunks, dict)
+        and set(saved_chunks) == {f.name for f in fields(Chunks)}
+    ):
+        chunks = Chunks(**saved_chunks)
+        if manifest.identity.get("kernel", "") is None:
             engine.without_kernel()
     least = engine.needs.least(size)
     room = None
-    if plan.limit is not None:
-        room = max(least, plan.limit - plan.peak(engine, 0, together, here))
+    if run_size.limit is not None:
+        room = max(least, run_size.limit - run_size.peak(engine, 0, together, held_before))
     engine.settle(room, chunks, size)
-    taken = plan.peak(engine, _evaluation(engine, plan, together), together, here)
-    memory = Memory(taken, plan.limit, here, together, kept.threads)
-    if plan.limit is not None:
-        rule = f"at least {size_in_words(taken)}, as the checkpoint was begun"
-        require(taken <= plan.limit, "memory_limit", rule, Phrase(size_in_words(plan.limit)))
-        memory = replace(memory, note=_words(engine, memory))
+    taken = run_size.peak(engine, _evaluation(engine, run_size, together), together, held_before)
+    memory = Memory(taken, run_size.limit, held_before, together, manifest.threads)
+    if run_size.limit is not None:
+        rule = f"at least {format_bytes(taken)}, as the checkpoint was begun"
+        require(taken <= run_size.limit, "memory_limit", rule, Phrase(format_bytes(run_size.limit)))
+        memory = replace(memory, note=_describe(engine, memory))
         logger.debug("memory: %s", memory.note)
     return memory
 
 
 def _changed(executor: Executor, fold: int, threads: int) -> Executor:
-    """The same executor with another fold and other threads, where those are its settings."""
+    """The same executor with another fold and other threads, if it has such settings."""
     names = {field.name for field in fields(executor)}  # type: ignore[arg-type]
     chosen: dict[str, Any] = {}
     if executor.folds:
@@ -222,24 +237,24 @@ def _changed(executor: Executor, fold: int, threads: int) -> Executor:
     return replace(executor, **chosen) if chosen else executor  # type: ignore[type-var]
 
 
-def _words(engine: LikelihoodEngine, memory: Memory) -> str:
+def _describe(engine: LikelihoodEngine, memory: Memory) -> str:
     assert memory.limit is not None
     chunks = engine.chunks
     return (
-        f"{size_in_words(memory.expected)} expected of {size_in_words(memory.limit)} "
-        f"({size_in_words(memory.here)} before): {memory.together} islands in a batch, "
+        f"{format_bytes(memory.expected)} expected of {format_bytes(memory.limit)} "
+        f"({format_bytes(memory.held_before)} before): {memory.together} islands in a batch, "
         f"{memory.threads} threads, chunks of {chunks.examples} examples and at most "
         f"{chunks.particles} particles"
     )
 
 
 def with_peak(cost: Cost, memory: Memory | None, executor: Executor) -> Cost:
-    """Note what was expected of a run that has ended, and what it took.
+    """Add the predicted and the measured peak memory to the cost of a run.
 
     Args:
-        cost: of the run.
-        memory: what was expected.
-        executor: that ran the islands.
+        cost: the cost of the run.
+        memory: the prediction.
+        executor: the executor that ran the islands.
 
     Returns:
         The cost with the bytes; a peak over its limit is logged as a warning.
@@ -250,29 +265,7 @@ def with_peak(cost: Cost, memory: Memory | None, executor: Executor) -> Cost:
         release_memory()
     peak = peak_bytes(workers=isinstance(executor, Processes)) or None
     if memory.limit is not None and peak is not None and peak > memory.limit:
-        words = "memory: the peak is %s, above the limit of %s; %s were expected"
+        message = "memory: the peak is %s, above the limit of %s; %s were expected"
         sizes = (peak, memory.limit, memory.expected)
-        logger.warning(words, *map(size_in_words, sizes))
+        logger.warning(message, *map(format_bytes, sizes))
     return replace(cost, expected_bytes=memory.expected, peak_bytes=peak, memory_limit=memory.limit)
-
-
-def refuse_features(size: int, dim: int, plan: Plan) -> None:
-    """Refuse a limit that features alone would break, before they are computed.
-
-    Args:
-        size: bytes of the features.
-        dim: number of sampled parameters.
-        plan: the run.
-
-    Raises:
-        BadInput: there is no room for them.
-    """
-    if plan.limit is None or not size:
-        return
-    # They are put together from batches: twice as much for a moment.
-    least = resident_bytes() + 2 * size + plan.population * VECTORS * dim * 4 + ALLOWANCE
-    if least > plan.limit:
-        raise BadInput(
-            f"`memory_limit` must be at least {size_in_words(least)}, for features that are "
-            f"computed once, but got {size_in_words(plan.limit)}."
-        )

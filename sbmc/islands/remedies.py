@@ -1,4 +1,4 @@
-"""What to try when a sampler did not do its work: the sampler itself says it."""
+"""Remedies for a run that is not healthy, as the sampler's class states them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def remedies_for(
 
     Args:
         symptoms: what is wrong.
-        settings: of the posterior; the sampler's name and settings are read.
-        step_size: the smallest that an island ended with.
+        settings: the settings of the posterior, with the sampler's name and settings.
+        step_size: the smallest final step size of an island.
 
     Returns:
-        The sentences, the one to begin with first.
+        The sentences, in the order in which to try them.
 
     Example:
         >>> settings = {"sampler": "SGHMC", "sampler_settings": {"epochs": 4, "step_size": 0.1}}
@@ -33,10 +33,10 @@ def remedies_for(
 
 
 def _class_of(name: str) -> type[Sampler]:
-    """A sampler by its name: the library's, or else one that this program has defined.
+    """Find the class of a sampler by its name, in the library or in the running program.
 
-    A posterior knows its sampler by name alone, since it may come from a file. `Sampler` itself,
-    with its general advice, stands for a class that this program does not know.
+    A posterior has only the name of its sampler, since it may come from a file. For a class that is
+    not found, `Sampler` itself gives general advice.
     """
     public = getattr(samplers, name, None)
     if isinstance(public, type) and issubclass(public, Sampler):

@@ -1,4 +1,4 @@
-"""From work to islands: batches planned, the checkpoint opened, the executor set to work."""
+"""Samples the islands of a job: plans batches, opens the checkpoint, and runs the executor."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from sbmc.islands.checkpoints import Checkpoint, CheckpointAt, locked_checkpoint
 from sbmc.islands.checkpoints.pilot import read_pilot, write_pilot
 from sbmc.islands.executors import Executor
 from sbmc.islands.island import Island
-from sbmc.islands.memory import size_in_words
+from sbmc.islands.job import Batch, Job, plan_batches
 from sbmc.islands.memory_budget import Memory
-from sbmc.islands.running import run_batches
-from sbmc.islands.work import Batch, Work, plan_batches
+from sbmc.islands.process_memory import format_bytes
+from sbmc.islands.scheduler import run_batches
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.noise import IslandNoise
 
 
 class Sampled(NamedTuple):
-    """What came of it."""
+    """The islands of a run, and what its pilot learned."""
 
     islands: list[Island]  # in order
     pilot: dict[str, Any]  # `pilot_epochs`, `pilot_forward_epochs`, `frozen`; empty without one
-    resumed: bool  # whether a part of it was done before
+    resumed: bool  # whether a part of it was done in an earlier run
 
 
 def sample_islands(
-    work: Work,
+    job: Job,
     numbers: Sequence[int],
     *,
     executor: Executor,
@@ -37,71 +37,73 @@ def sample_islands(
     progress: bool | None,
     memory: Memory | None = None,
 ) -> Sampled:
-    """Run islands, or what is left of them.
+    """Run the islands that have not ended in an earlier run.
 
     Args:
-        work: what they do.
-        numbers: which islands.
+        job: what the islands need to run.
+        numbers: the numbers of the islands.
         executor: runs their batches.
-        location: where they are written down, if anywhere.
-        identity: what decides the result, for the checkpoint to compare.
+        location: where checkpoints are saved; None for none.
+        identity: what decides the result. A checkpoint of another run is refused by it.
         retries: how often an island that was lost is tried again.
         progress: None for automatic, False for silence, True for always.
-        memory: what it is expected to take, to be said when it begins.
+        memory: the forecast, to be shown when the run begins.
 
     Returns:
-        The islands, and what a pilot run has to tell, the sampler that it left included.
+        The islands, and what a pilot run learned, with the sampler that follows from it.
 
     Raises:
-        BadInput: the checkpoint is another run's, is damaged, or another process is at it.
+        BadInput: the checkpoint belongs to another run, is damaged, or is used by another process.
     """
-    population = work.sampler.population(work.particles)
+    population = job.sampler.population(job.particles)
 
-    def plan(islands: Sequence[int]) -> list[Batch]:
+    def plan_for(islands: Sequence[int]) -> list[Batch]:
         fold = executor.fold if executor.folds else 1
-        return plan_batches(islands, len(work.priors), population, fold)
+        return plan_batches(islands, len(job.priors), population, fold)
 
     with locked_checkpoint(location):
         checkpoint = None
         threads = executor.threads_each
         if location is not None:
-            needed = bytes_on_disk(work, population, len(numbers))
-            checkpoint = Checkpoint.open(location, dict(identity), numbers, plan, threads, needed)
+            needed = bytes_on_disk(job, population, len(numbers))
+            checkpoint = Checkpoint.open(
+                location, dict(identity), numbers, plan_for, threads, needed
+            )
             # Threads decide the last bits where an operation is split among them.
             threads = checkpoint.threads
-        work, pilot = _after_pilot(replace(work, threads=threads), checkpoint)
+        job, pilot = _after_pilot(replace(job, threads=threads), checkpoint)
         finished = {} if checkpoint is None else checkpoint.finished()
         islands = run_batches(
-            work,
-            plan(numbers) if checkpoint is None else checkpoint.open_batches(),
+            job,
+            plan_for(numbers) if checkpoint is None else checkpoint.open_batches(),
             executor=executor,
             checkpoint=checkpoint,
             retries=retries,
             progress=progress,
             finished=finished,
-            expected="" if memory is None else f"memory: {size_in_words(memory.expected)} at most",
+            expected="" if memory is None else f"memory: {format_bytes(memory.expected)} at most",
         )
-    again = any(island.report.attempts > 1 for island in islands)
-    return Sampled(islands, pilot, resumed=bool(finished) or again)
+    retried = any(island.report.attempts > 1 for island in islands)
+    return Sampled(islands, pilot, resumed=bool(finished) or retried)
 
 
-def bytes_on_disk(work: Work, population: int, islands: int) -> int:
-    """About what states and results will take: positions, gradients, draws, and as much again."""
-    vectors = work.sampler.snapshot_vectors
-    return int(2 * islands * population * vectors * work.engine.width)
+def bytes_on_disk(job: Job, population: int, islands: int) -> int:
+    """About how much space snapshots and results take: positions, gradients, draws, times two."""
+    vectors = job.sampler.snapshot_vectors
+    return int(2 * islands * population * vectors * job.engine.width)
 
 
-def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[str, Any]]:
-    """Learn what the sampler learns before islands run, by noise that none of them shares."""
-    sampler = work.sampler
+def _after_pilot(job: Job, checkpoint: Checkpoint | None) -> tuple[Job, dict[str, Any]]:
+    """Run the pilot, if the sampler has one, with a random stream that no island uses."""
+    sampler = job.sampler
     if not sampler.pilot:
-        return work, {}
+        return job, {}
     learned = None if checkpoint is None else read_pilot(checkpoint.store, sampler.check_learned)
     if learned is None:
-        rng = generator(work.seed, Stream.PILOT)
-        target = work.target(0)
-        start = work.start(target.prior, rng, sampler.population(work.particles))
-        noise = IslandNoise([rng], work.particles, target.prior.mean.device)
+        rng = generator(job.seed, Stream.PILOT)
+        target = job.target(0)
+        start = job.start(target.prior, rng, sampler.population(job.particles))
+        noise = IslandNoise([rng], job.particles, target.prior.mean.device)
         learned = sampler.learn(target, noise, start)
         if checkpoint is not None:
             write_pilot(checkpoint.store, learned)
@@ -111,4 +113,4 @@ def _after_pilot(work: Work, checkpoint: Checkpoint | None) -> tuple[Work, dict[
         "pilot_forward_epochs": learned["forward_epochs"],
         "frozen": frozen,
     }
-    return replace(work, sampler=frozen), cost_and_settings
+    return replace(job, sampler=frozen), cost_and_settings

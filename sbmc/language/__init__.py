@@ -5,9 +5,9 @@ data = sbmc_studies.data.shakespeare.next_token_data(states, classes=2500)
 head = LoraHead(data.frozen["output"], rank=50)
 """
 
-from sbmc.language.frozen import FrozenModel, Weights, find_weights, load_frozen
+from sbmc.language.frozen_model import FrozenModel, Weights, find_weights, load_frozen
+from sbmc.language.hidden_states import TextStates, text_states
 from sbmc.language.lora import LoraHead, balanced
-from sbmc.language.states import TextStates, text_states
 
 __all__ = [
     "FrozenModel",

@@ -21,11 +21,11 @@ class LoraHead(nn.Module):
     sampled. As usual with LoRA, A is random at first and B zero, so that the layer begins as W₀.
 
     Args:
-        base: W₀, `(classes, features)`; a copy is kept.
+        base: W₀, `(classes, features)`; it is copied.
         rank: of the adjustment.
 
     Raises:
-        BadInput: a base that is no matrix of floats, or a rank above its sides.
+        BadInput: the base is not a matrix of floats, or the rank is above its sides.
 
     Example:
         >>> head = LoraHead(torch.eye(3, 4), rank=2)

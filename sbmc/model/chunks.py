@@ -12,6 +12,8 @@ from sbmc.checks import require
 # page faults; chunks of very few examples lose to the overhead of calls.
 ACTIVATION_BYTES = 6 * 2**20
 SMALLEST_CHUNK = 24
+# Of a particle that goes through alone: products of matrices want more rows than a cache holds.
+ALONE_CHUNK = 48
 PARTICLES, SHARING_PARTICLES, MOST_PARTICLES = 10, 256, 4096
 
 
@@ -77,7 +79,9 @@ class Footprint(NamedTuple):
     own: int
 
 
-def choose_chunks(footprint: Footprint, examples: int, limit: int | None = None) -> Chunks:
+def choose_chunks(
+    footprint: Footprint, examples: int, limit: int | None = None, *, alone: bool = False
+) -> Chunks:
     """The deterministic rule: examples whose activations stay in cache, for a chunk of particles.
 
     Where an example's shared part outweighs what each particle adds, as in a linear head, more
@@ -87,6 +91,8 @@ def choose_chunks(footprint: Footprint, examples: int, limit: int | None = None)
         footprint: bytes per example.
         examples: how many there are.
         limit: bytes that a chunk may take; by what stays in cache if not given.
+        alone: whether particles may go through one by one, where a few examples of one particle
+            are work enough. More of them would only push each other out of the cache.
 
     Returns:
         The chunk sizes.
@@ -99,11 +105,17 @@ def choose_chunks(footprint: Footprint, examples: int, limit: int | None = None)
         Chunks(examples=41, particles=10, alone=155, together=None)
         >>> choose_chunks(Footprint(shared=3_072, own=32), 25_000)
         Chunks(examples=1024, particles=96, alone=2026, together=None)
+        >>> choose_chunks(Footprint(shared=0, own=200_000), 1_000, alone=True)
+        Chunks(examples=48, particles=1, alone=None, together=None)
     """
     room_for = ACTIVATION_BYTES if limit is None else min(limit, ACTIVATION_BYTES)
     least = footprint.shared + footprint.own
     rule = f"enough for one example and one particle, {least} bytes more than the data take"
     require(room_for >= least or limit is None, "memory_limit", rule, limit)
+    if alone and PARTICLES * SMALLEST_CHUNK * footprint.own > room_for:
+        fit = room_for // least
+        smallest = ALONE_CHUNK if limit is None else 1
+        return Chunks(_evenly(examples, max(smallest, fit)), 1)
     # A whole small data set leaves room for many particles; calls, not arithmetic, are dear then.
     room = (room_for - examples * footprint.shared) // (examples * footprint.own)
     particles = max(PARTICLES, room, min(SHARING_PARTICLES, footprint.shared // footprint.own))
@@ -119,3 +131,8 @@ def choose_chunks(footprint: Footprint, examples: int, limit: int | None = None)
         return min(examples, max(smallest, fit))
 
     return Chunks(fitting(particles), particles, fitting(1))
+
+
+def _evenly(examples: int, most: int) -> int:
+    """The size of the fewest chunks of at most so many examples, all of about the same size."""
+    return -(-examples // -(-examples // most))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,19 +15,24 @@ from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.fused import FusedForward
 from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import ParameterSpace
-from sbmc.model.rules import Unsupported
+from sbmc.model.recording import Unsupported
 from sbmc.model.vmap import VmapForward
 
 PROBE_EXAMPLES = 2
 # Agreement relative to the largest output: far above rounding, far below what a wrong rule gives.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
 COARSE_TOLERANCE = 5e-2  # of the types with 16 bits
+GRADIENTS = 10.0  # times as much for gradients, which are sums over more
 
 
 class Forward(Protocol):
     """A model as a function of many parameter vectors, in evaluation mode."""
 
     path: str
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether particles may as well be evaluated one after another."""
 
     def prepare(self, inputs: Inputs) -> Inputs:
         """What the first layer needs of the inputs, with the same first axis."""
@@ -43,10 +48,10 @@ class Forward(Protocol):
         """
 
 
-PATHS: dict[str, Callable[[nn.Module, ParameterSpace], Forward]] = {
+PATHS: dict[str, Callable[[nn.Module, ParameterSpace, Inputs], Forward]] = {
     "fused": FusedForward,
-    "vmap": VmapForward,
-    "loop": LoopForward,
+    "vmap": lambda model, space, _: VmapForward(model, space),
+    "loop": lambda model, space, _: LoopForward(model, space),
 }
 
 
@@ -86,12 +91,12 @@ def build_forward(
     probe = rows(inputs, 0, PROBE_EXAMPLES)
     theta = _two_particles(space.flatten(model))
     # Called before anything else, so that a model that fails on these inputs says so itself.
-    expected = _reference(model, space, theta, probe)
+    expected = _reference(model, space, theta, probe, gradient)
     reason = ""
     for name in PATHS if path == "auto" else (path,):
         try:
-            forward = PATHS[name](model, space)
-            reason = _disagreement(forward, theta, probe, expected, gradient)
+            forward = PATHS[name](model, space, probe)
+            reason = _disagreement(forward, theta, probe, expected)
         except Unsupported as error:
             reason = str(error)
         except Exception as error:  # whatever a user's model meets on a path that is not for it
@@ -109,32 +114,68 @@ def _two_particles(theta: Tensor) -> Tensor:
     return torch.stack([theta, theta + 0.1 * (theta.abs().mean() + 0.1) * wave])
 
 
-def _reference(model: nn.Module, space: ParameterSpace, theta: Tensor, probe: Inputs) -> Tensor:
+class _Expected(NamedTuple):
+    """What the model itself gives: outputs, and gradients where they are wanted."""
+
+    outputs: Tensor  # (particles, examples, ...)
+    gradients: Tensor | None  # (particles, dim)
+
+
+def _reference(
+    model: nn.Module, space: ParameterSpace, theta: Tensor, probe: Inputs, gradient: bool
+) -> _Expected:
     """What the model itself gives in evaluation mode."""
     module = evaluation_copy(model, ParameterSpace((), ()))
     with torch.no_grad():
         own = call_model(module, {}, probe)
-        return torch.stack([own, call_model(module, space.split(theta[1]), probe)])
+        outputs = torch.stack([own, call_model(module, space.split(theta[1]), probe)])
+    if not gradient:
+        return _Expected(outputs, None)
+    gradients = []
+    for row in theta:
+        with torch.enable_grad():
+            point = row.detach().clone().requires_grad_()
+            total = _spread(call_model(module, space.split(point), probe))
+            # Of a model that does not depend on them, every path says so itself.
+            depends = total.requires_grad
+            slope = torch.autograd.grad(total, point)[0] if depends else torch.zeros_like(row)
+        gradients.append(slope)
+    return _Expected(outputs, torch.stack(gradients))
 
 
-def _disagreement(
-    forward: Forward, theta: Tensor, probe: Inputs, expected: Tensor, gradient: bool
-) -> str:
+def _spread(outputs: Tensor) -> Tensor:
+    """A sum in which every finite output of one particle has a weight of its own."""
+    weights = torch.arange(1, outputs.numel() + 1, device=outputs.device).cos().to(outputs.dtype)
+    finite = torch.isfinite(outputs)
+    return (torch.where(finite, outputs, 0) * weights.view(outputs.shape)).sum()
+
+
+def _disagreement(forward: Forward, theta: Tensor, probe: Inputs, expected: _Expected) -> str:
     """Why the forward will not do; nothing if it will."""
+    gradient = expected.gradients is not None
+    slopes = torch.zeros(())
     with torch.set_grad_enabled(gradient):
         theta = theta.clone().requires_grad_(gradient)
         outputs = forward(theta, forward.prepare(probe))
         if gradient and not outputs.requires_grad:
             return "its outputs do not depend on the sampled parameters"
+        if outputs.shape != expected.outputs.shape:
+            shapes = tuple(outputs.shape[1:]), tuple(expected.outputs.shape[1:])
+            return "its outputs have shape {} where the model's have {}".format(*shapes)
         if gradient:
-            torch.autograd.grad(outputs.float().sum(), theta)
-    if outputs.shape != expected.shape:
-        shapes = tuple(outputs.shape[1:]), tuple(expected.shape[1:])
-        return "its outputs have shape {} where the model's have {}".format(*shapes)
-    finite = torch.isfinite(expected)
-    tolerance = TOLERANCES.get(expected.dtype, COARSE_TOLERANCE)
-    scale = float(expected[finite].abs().max()) if bool(finite.any()) else 0.0
-    close = (outputs.detach() - expected).abs() <= tolerance * (scale + 1e-6)
+            (slopes,) = torch.autograd.grad(_spread(outputs[0]) + _spread(outputs[1]), theta)
+    if not _close(outputs.detach(), expected.outputs, 1):
+        return "its outputs differ from the model's"
+    if expected.gradients is not None and not _close(slopes, expected.gradients, GRADIENTS):
+        return "its gradients differ from the model's"
+    return ""
+
+
+def _close(ours: Tensor, theirs: Tensor, factor: float) -> bool:
+    finite = torch.isfinite(theirs)
+    tolerance = factor * TOLERANCES.get(theirs.dtype, COARSE_TOLERANCE)
+    scale = float(theirs[finite].abs().max()) if bool(finite.any()) else 0.0
+    close = (ours - theirs).abs() <= tolerance * (scale + 1e-6)
     # Infinite logits may be meant (masked classes); they have to be the same ones.
-    same = torch.where(finite, close, outputs.detach().nan_to_num() == expected.nan_to_num())
-    return "" if bool(same.all()) else "its outputs differ from the model's"
+    same = torch.where(finite, close, ours.nan_to_num() == theirs.nan_to_num())
+    return bool(same.all())

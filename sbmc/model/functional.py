@@ -70,6 +70,8 @@ class CopiedModel:
         space: which of its parameters the vectors stand for.
     """
 
+    one_by_one = False
+
     def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
         self.space = space
         self._module = evaluation_copy(model, space)

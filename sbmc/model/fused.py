@@ -1,105 +1,104 @@
-"""Layers rewritten over the particle axis: all particles in one pass, no `vmap`.
+"""Operations carried out for all particles in one pass, no `vmap` of the whole model.
 
-The module is traced once into a graph (`torch.fx`); each node is then carried out by a rule that
-knows where the particle axis is. A value is a tensor with its particle axis at 0, at 1, or nowhere
-(shared by all particles, as the inputs are): a first linear layer over all particles is then one
-matrix product, and a first convolution one convolution.
+The module is recorded once (`sbmc.model.recording`); each operation is then carried out by a rule
+that knows where the particle axis is (`sbmc.model.rules`). A single particle goes through without
+such an axis, by the operations that the module itself would call.
 """
 
 from __future__ import annotations
 
-import operator
-from typing import Any
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
-from sbmc.model import stem
-from sbmc.model.data import Inputs
-from sbmc.model.functional import evaluation_copy
+from sbmc.model import layers, stem
+from sbmc.model.data import Inputs, leaves, tree_map
 from sbmc.model.kernels.lowrank import Adjusted
 from sbmc.model.parameters import ParameterSpace
-from sbmc.model.rules import (
-    FUNCTION_RULES,
-    METHOD_RULES,
-    MODULE_RULES,
+from sbmc.model.particle_axis import Call, Value
+from sbmc.model.recorder import record
+from sbmc.model.recording import (
+    Constant,
+    Input,
+    Operation,
+    Parameter,
+    Recording,
+    Reference,
+    Result,
+    Size,
     Unsupported,
-    Value,
-    Weights,
+    pruned,
 )
-from sbmc.model.tracing import trace
+from sbmc.model.replay import Replay
+from sbmc.model.rules import FOLDED, run
 
 
 class FusedForward:
-    """Evaluate a model for many parameter vectors by layers that know the particle axis.
+    """Evaluate a model for many parameter vectors by operations that know the particle axis.
 
     Args:
-        model: the network; a copy in evaluation mode is traced, the module itself is not touched.
+        model: the network; a copy in evaluation mode is recorded, the module itself is not touched.
         space: the parameters that vary between particles. The others, and the buffers, are the
             model's.
+        inputs: a few examples.
 
     Raises:
-        Unsupported: the model has a part that no rule covers.
+        Unsupported: the model has a part that cannot be recorded.
+
+    Example:
+        >>> import torch
+        >>> from sbmc.model.parameters import select_parameters
+        >>> net = nn.Linear(3, 2)
+        >>> forward = FusedForward(net, select_parameters(net), torch.zeros(2, 3))
+        >>> forward(torch.zeros(10, 8), torch.ones(5, 3)).shape
+        torch.Size([10, 5, 2])
     """
 
-    path = "fused"
+    path: str = "fused"
 
-    def __init__(self, model: nn.Module, space: ParameterSpace) -> None:
-        copied = evaluation_copy(model, space)
-        if type(copied) in MODULE_RULES:
-            # A bare layer would be traced from the inside; in a sequence it is a node like others.
-            copied = nn.Sequential(copied)
-            space = ParameterSpace(tuple(f"0.{name}" for name in space.names), space.shapes)
-        self._space = space
-        self._modules = dict(copied.named_modules())
-        self._nodes = _trace(copied)
-        _refuse_shared_weights(self._modules, self._nodes, space)
-        self._stem = stem.find(self._nodes, self._modules, space)
-        self._releases = _last_uses(self._nodes)
+    def __init__(self, model: nn.Module, space: ParameterSpace, inputs: Inputs) -> None:
+        self._sampled = space
+        self.recording = record(model, space, inputs)
+        _refuse_mixing(self.recording)
+        folded = fold_batch_norms(self.recording)
+        self._stem = stem.find(folded) if isinstance(inputs, Tensor) else None
+        self._output = folded.output
+        self._constants = [Value(tensor, None) for tensor in folded.constants]
+        self._steps = _steps(folded)
+        self._replay = Replay(folded)
+        if self._stem is not None:
+            for position in self._stem.skipped:
+                self._steps[position] = _Step(None, ())
+        self._single = isinstance(inputs, Tensor)
+
+    @cached_property
+    def _chain(self) -> layers.Chain:
+        return layers.find_chain(self.recording, self._sampled)
 
     @property
     def space(self) -> ParameterSpace:
         """The sampled parameters, by their names in `layers`."""
-        return self._space
+        return self._chain.space
 
     def layers(self) -> list[tuple[str, nn.Module]] | None:
-        """Modules by name, if the model calls one after another and does nothing else."""
-        middle = self._nodes[1:-1]
-        before: list[fx.Node] = self._nodes[:-2]
-        straight = all(
-            node.op == "call_module" and node.args == (last,) and not node.kwargs
-            for node, last in zip(middle, before, strict=True)
-        )
-        if not straight or self._nodes[-1].args != (self._nodes[-2],):
-            return None
-        return [(str(node.target), self._modules[str(node.target)]) for node in middle]
+        """Modules by name, if the model is one layer after another and nothing else."""
+        return self._chain.layers if self._single else None
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a particle alone is evaluated as the module would be, without another axis."""
+        return self._chain.layers is None
+
+    @property
+    def chain_reason(self) -> str:
+        """Why the model is not one layer after another, in words; empty if it is."""
+        return self._chain.reason
 
     def adjusted(self) -> Adjusted | None:
         """The layers, if the model is `base(x) + up(down(x))` of linear layers and no more."""
-        inputs, output = self._nodes[0], self._nodes[-1].args[0]
-        if len(self._nodes) != 6 or not isinstance(output, fx.Node) or output.kwargs:
-            return None
-        if output.target not in (operator.add, torch.add):
-            return None
-        ends = [self._linear_at(end) for end in output.args]
-        direct = [end for end in ends if end is not None and end[0] is inputs]
-        beyond = [end for end in ends if end is not None and end[0] is not inputs]
-        if len(direct) != 1 or len(beyond) != 1:
-            return None
-        below = self._linear_at(beyond[0][0])
-        if below is None or below[0] is not inputs:
-            return None
-        return Adjusted(base=direct[0][1:], down=below[1:], up=beyond[0][1:])
-
-    def _linear_at(self, node: Any) -> tuple[Any, str, nn.Linear] | None:
-        """What a linear layer is given, its name and itself, if that is what a node is."""
-        if not isinstance(node, fx.Node) or node.op != "call_module":
-            return None
-        layer = self._modules[str(node.target)]
-        if type(layer) is not nn.Linear or len(node.args) != 1 or node.kwargs:
-            return None
-        assert isinstance(layer, nn.Linear)  # for the type checker
-        return node.args[0], str(node.target), layer
+        return layers.find_adjusted(self.recording) if self._single else None
 
     def prepare(self, inputs: Inputs) -> Inputs:
         """What the first layer needs of the inputs, made once and not at every call."""
@@ -115,87 +114,89 @@ class FusedForward:
 
     def __call__(self, theta: Tensor, inputs: Inputs, *, stacked: bool = False) -> Tensor:
         """Outputs `(particles, examples, ...)` for `theta` and prepared inputs."""
-        if not isinstance(inputs, Tensor):
-            raise Unsupported("inputs other than one tensor")
-        weights = Weights(self._space.split(theta), len(theta))
-        first = Value(inputs, 0 if stacked else None)
-        values: dict[fx.Node, Any] = {}
-        for node in self._nodes:
-            if node.op == "output":
-                return _as_particle_outputs(
-                    fx.node.map_arg(node.args[0], values.__getitem__), len(theta)
+        if isinstance(inputs, Tensor) is not self._single:
+            raise Unsupported("other inputs than it was recorded with")
+        if len(theta) == 1 and self.one_by_one:
+            alone = tree_map(lambda t: t[0], inputs) if stacked else inputs
+            (output,) = self._replay(self._sampled.split(theta[0]), leaves(alone))
+            return output.unsqueeze(0)
+        return self._run(theta, [Value(t, 0 if stacked else None) for t in leaves(inputs)])
+
+    def _run(self, theta: Tensor, given: list[Value]) -> Tensor:
+        particles, examples = len(theta), given[0].shape[0]
+        weights = {name: Value(part, 0) for name, part in self._sampled.split(theta).items()}
+        results: list[Any] = [None] * len(self._steps)
+
+        def value_of(reference: Any) -> Any:
+            kind = type(reference)
+            if kind is Result:
+                result = results[reference.position]
+                return result if reference.item is None else result[reference.item]
+            if kind is Parameter:
+                return weights[reference.name]
+            if kind is Constant:
+                return self._constants[reference.position]
+            if kind is Input:
+                return given[reference.position]
+            if kind is Size:
+                return reference.of(examples)
+            if kind is list or kind is tuple:
+                return kind([value_of(each) for each in reference])
+            return reference
+
+        for position, (operation, releases) in enumerate(self._steps):
+            if operation is None:
+                continue
+            if self._stem is not None and position == self._stem.output:
+                results[position] = self._stem(
+                    value_of(self._stem.weight), value_of(self._stem.bias), given[0]
                 )
-            values[node] = self._run(node, values, weights, first)
-            for done in self._releases.get(node, ()):
-                del values[done]
-        raise AssertionError("a traced graph ends in an output node")
-
-    def _run(
-        self, node: fx.Node, values: dict[fx.Node, Any], weights: Weights, first: Value
-    ) -> Any:
-        if node.op == "placeholder":
-            return first
-        if self._stem is not None and node in self._stem.skipped:
-            return None
-        if self._stem is not None and node is self._stem.output:
-            return self._stem(weights, first)
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-        if node.op == "call_module":
-            module = self._modules[str(node.target)]
-            rule = MODULE_RULES.get(type(module))
-            if rule is None:
-                raise Unsupported(f"{type(module).__name__} ({node.target})")
-            return rule(module, weights.of(str(node.target), module), *args, **kwargs)
-        tables: dict[str, dict[Any, Any]] = {
-            "call_function": FUNCTION_RULES,
-            "call_method": METHOD_RULES,
-        }
-        rule = tables.get(node.op, {}).get(node.target)
-        if rule is None:
-            raise Unsupported(f"{node.op} {getattr(node.target, '__name__', node.target)}")
-        return rule(*args, **kwargs)
+            else:
+                shape = operation.shape
+                call = Call(
+                    operation.name,
+                    value_of(operation.arguments),
+                    {name: value_of(value) for name, value in operation.keywords},
+                    particles,
+                    None if shape is None else value_of(shape),
+                )
+                results[position] = run(call)
+            for done in releases:
+                results[done] = None
+        return _as_particle_outputs(value_of(self._output), particles)
 
 
-def _trace(model: nn.Module) -> list[fx.Node]:
-    try:
-        graph = trace(model)
-    except Exception as error:  # whatever a user's forward does with a symbolic value
-        raise Unsupported(
-            f"a forward that cannot be traced ({type(error).__name__}: {error})"
-        ) from error
-    nodes = list(graph.nodes)
-    if sum(node.op == "placeholder" for node in nodes) != 1:
-        raise Unsupported("a forward with more than one input")
-    return nodes
+class _Step(NamedTuple):
+    """An operation, and the results that nobody reads after it; None where nothing is done."""
+
+    operation: Operation | None
+    releases: tuple[int, ...]
 
 
-def _refuse_shared_weights(
-    modules: dict[str, nn.Module], nodes: list[fx.Node], space: ParameterSpace
-) -> None:
-    called = [str(node.target) for node in nodes if node.op == "call_module"]
-    owned = [
-        (f"{layer}.{name}" if layer else name, id(parameter))
-        for layer in called
-        for name, parameter in modules[layer].named_parameters(recurse=False)
+def _steps(recording: Recording) -> list[_Step]:
+    """Operations with what can be dropped after each: activations must not pile up."""
+    last: dict[int, int] = {}
+    for position, operation in enumerate(recording.operations):
+        for reference in operation.references():
+            if isinstance(reference, Result):
+                last[reference.position] = position
+    if isinstance(recording.output, Result):
+        last.pop(recording.output.position, None)
+    releases: dict[int, list[int]] = {}
+    for used, position in last.items():
+        releases.setdefault(position, []).append(used)
+    return [
+        _Step(operation, tuple(releases.get(position, ())))
+        for position, operation in enumerate(recording.operations)
     ]
-    if len({name for name, _ in owned}) != len(owned):
-        raise Unsupported("a layer with parameters that is used twice")
-    if len({identity for _, identity in owned}) != len(owned):
-        raise Unsupported("a parameter that two layers share")
-    if not set(space.names) <= {name for name, _ in owned}:
-        raise Unsupported("a sampled parameter outside the layers")
 
 
-def _last_uses(nodes: list[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
-    """Which values can be dropped after each node: activations must not pile up in prediction."""
-    last: dict[fx.Node, fx.Node] = {}
-    for node in nodes:
-        for used in node.all_input_nodes:
-            last[used] = node
-    releases: dict[fx.Node, list[fx.Node]] = {}
-    for used, node in last.items():
-        releases.setdefault(node, []).append(used)
-    return releases
+def _refuse_mixing(recording: Recording) -> None:
+    for operation in recording.operations:
+        if operation.kind == "aten.batch_norm" and operation.arguments[5]:
+            raise Unsupported("BatchNorm without running statistics")
+        if operation.kind == "aten.as_strided":
+            raise Unsupported("a view by strides")
 
 
 def _as_particle_outputs(value: Any, particles: int) -> Tensor:
@@ -204,3 +205,40 @@ def _as_particle_outputs(value: Any, particles: int) -> Tensor:
     if value.axis is None:
         return value.tensor.expand(particles, *value.tensor.shape)
     return value.at(0)
+
+
+def fold_batch_norms(recording: Recording) -> Recording:
+    """The same, with every BatchNorm that follows a sampled layer as part of that layer.
+
+    Args:
+        recording: of a model in evaluation mode.
+
+    Returns:
+        A recording in which the operation of the BatchNorm is `folded`, with the arguments of both.
+    """
+    readers = recording.readers()
+    operations = list(recording.operations)
+    for position, normal in enumerate(recording.operations):
+        if normal.kind != "aten.batch_norm":
+            continue
+        x, gain, shift, mean, variance, _, _, eps, _ = normal.arguments
+        layer = _layer_before(recording, readers, x)
+        if layer is None or mean is None:
+            continue
+        arguments = (*layer.arguments, gain, shift, mean, variance, eps)
+        operations[position] = Operation(f"{FOLDED}.default", arguments, (), normal.shape)
+    return pruned(replace(recording, operations=tuple(operations)))
+
+
+def _layer_before(
+    recording: Recording, readers: dict[Reference, list[int]], x: Reference
+) -> Operation | None:
+    """The layer that gives `x` to nobody else, if its weights are sampled and it can be folded."""
+    if not isinstance(x, Result) or len(readers[x]) != 1:
+        return None
+    layer = recording.operations[x.position]
+    ranks = {"aten.linear.default": 2, "aten.conv2d.default": 4}
+    shape = layer.shape
+    if shape is None or ranks.get(layer.name) != len(shape):
+        return None
+    return layer if isinstance(layer.arguments[1], Parameter) else None

@@ -47,7 +47,7 @@ class ParameterSpace:
         """Named views `(..., *shape)` of flat vectors `(..., dim)`."""
         parts = theta.split(self.sizes, dim=-1)
         return {
-            name: part.reshape(*theta.shape[:-1], *shape)
+            name: part.reshape((*theta.shape[:-1], *shape))
             for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
         }
 

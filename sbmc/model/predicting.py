@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbmc.likelihoods import Categorical
 from sbmc.log import logger
 from sbmc.model.chunks import ACTIVATION_BYTES
 from sbmc.model.data import Inputs, count, rows
-from sbmc.model.forward import Forward
+from sbmc.model.forward import Forward, build_forward
+from sbmc.model.frozen_part import SplitModel, split_model
 from sbmc.model.fused import FusedForward
 from sbmc.model.kernels.native.chain import ChainKernel
 from sbmc.model.kernels.native.plan import NotAChain, find_steps
+from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import side_by_side, thread_count
 
 PARTICLES_AT_ONCE, MOST_AT_ONCE = 10, 256
@@ -132,3 +134,15 @@ def _find_chain(
         return None
     logger.debug("prediction: chain kernel")
     return kernel
+
+
+def build_evaluator(
+    model: nn.Module, space: ParameterSpace, inputs: Inputs
+) -> tuple[Forward, SplitModel | None]:
+    """The forward for `space`; of the final layer only, if nothing else is sampled."""
+    few = rows(inputs, 0, 2)
+    split = split_model(model, space, few)
+    if split is None:
+        return build_forward(model, space, few, gradient=False), None
+    features = split.features(few)
+    return build_forward(split.head, split.space, features, gradient=False), split

@@ -1,354 +1,322 @@
-"""One rule per kind of layer: what it does when weights, and perhaps inputs, have particles."""
+"""One rule per kind of operation: what it does when some of its tensors have a particle axis.
+
+An operation that reads shared values alone is carried out as it stands. A first linear layer over
+all particles is one matrix product, and a first convolution one convolution. What has no rule here
+is a function of single numbers, goes along axes that it names, or is left to `torch.func.vmap`.
+"""
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+
+from sbmc.model.particle_axis import (
+    ALONG_AXES,
+    Call,
+    Value,
+    along_axes,
+    apply,
+    as_values,
+    by_vmap,
+    expand,
+    merged,
+    names_axes,
+    pointwise,
+    reshape,
+    values_of,
+    with_axis,
+)
+from sbmc.model.recording import Unsupported, operator
+
+# Convolutions of at least so many outputs are done one particle after another: torch has no fast
+# code for many groups. Below it, calls are what costs.
+LARGE_CONVOLUTION = 2**17
+
+Rule = Callable[[Call], Any]
 
 
-class Unsupported(Exception):
-    """The model has a part that the fused path does not cover; `vmap` takes over."""
+def run(call: Call) -> Any:
+    """The result of an operation: a value, or a list of them.
+
+    Args:
+        call: the operation; its tensors are values.
+
+    Returns:
+        What torch's operator gives for each particle.
+
+    Raises:
+        Unsupported: neither a rule nor `vmap` can do it.
+    """
+    name = call.name.rpartition(".")[0].removeprefix("aten.")
+    plain = all(value.axis is None for value in values_of(call))
+    rule = PLAIN_RULES.get(name) if plain else RULES.get(name)
+    if rule is not None:
+        return rule(call)
+    function: Any = operator(call.name)
+    if plain:
+        return as_values(apply(function, call, lambda value: value.tensor), None)
+    if torch.Tag.pointwise in function.tags:
+        return pointwise(call)
+    if name in ALONG_AXES and names_axes(call):
+        return along_axes(call)
+    return by_vmap(call)
 
 
-class Value(NamedTuple):
-    """A tensor and the place of its particle axis: 0, 1 (after the examples), or None (shared)."""
-
-    tensor: Tensor
-    axis: int | None
-
-    def at(self, axis: int) -> Tensor:
-        """The tensor with its particle axis at `axis` (a view)."""
-        return self.tensor if self.axis == axis else self.tensor.transpose(0, 1)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape that the user's code sees: without the particle axis."""
-        shape = tuple(self.tensor.shape)
-        return shape if self.axis is None else shape[: self.axis] + shape[self.axis + 1 :]
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Value:
-        """The same axis, another tensor."""
-        return Value(function(self.tensor), self.axis)
-
-
-class Weights(NamedTuple):
-    """The sampled parameters `(particles, *shape)` by name, and the number of particles."""
-
-    sampled: dict[str, Tensor]
-    particles: int
-
-    def of(self, layer: str, module: nn.Module) -> dict[str, Tensor] | None:
-        """A layer's weights with a particle axis, frozen ones expanded; None if none is sampled."""
-        own = {
-            name: self.sampled.get(f"{layer}.{name}" if layer else name)
-            for name, _ in module.named_parameters(recurse=False)
-        }
-        if all(value is None for value in own.values()):
-            return None
-        frozen = dict(module.named_parameters(recurse=False))
-        return {
-            name: frozen[name].expand(self.particles, *frozen[name].shape)
-            if value is None
-            else value
-            for name, value in own.items()
-        }
-
-
-def _merged(value: Value, function: Callable[[Tensor], Tensor]) -> Value:
-    """Apply a function of `(examples, ...)` by merging the particle axis into the examples."""
-    if value.axis is None:
-        return value.map(function)
-    lead = value.tensor.shape[:2]
-    out = function(value.tensor.flatten(0, 1))
-    return Value(out.unflatten(0, lead), value.axis)
-
-
-def _pooled(value: Value, function: Callable[[Tensor], Tensor]) -> Value:
-    """As `_merged`, where channels are treated alike: axis 1 merges into them without a copy."""
-    if len(value.shape) != 4:
-        raise Unsupported("pooling of inputs other than (examples, channels, height, width)")
-    if value.axis == 1:
-        lead = value.tensor.shape[1:3]
-        return Value(function(value.tensor.flatten(1, 2)).unflatten(1, lead), 1)
-    return _merged(value, function)
-
-
-def _linear(module: nn.Linear, weights: dict[str, Tensor] | None, x: Value) -> Value:
-    if weights is None:
-        return x.map(lambda t: F.linear(t, module.weight, module.bias))
-    weight, bias = weights["weight"], weights.get("bias")
-    particles, out = weight.shape[:2]
+def _linear(call: Call) -> Value:
+    x, weight, bias = call.arguments
+    if weight.axis is None:
+        return _linear_of_shared_weights(x, weight.tensor, bias, call.particles)
+    particles, out = call.particles, weight.shape[0]
+    w = weight.at(0)
+    b = None if bias is None else with_axis(bias, particles)
     if x.axis is None:
         # One product for all particles, (particles * out, in) x (in, rows): the examples come out
         # contiguous, which is what makes a softmax over few classes fast.
         rows = x.tensor.flatten(0, -2)
-        y = torch.mm(weight.reshape(particles * out, -1), rows.T).view(particles, out, -1)
-        y = y if bias is None else y + bias.unsqueeze(-1)
+        y = torch.mm(w.reshape(particles * out, -1), rows.T).view(particles, out, -1)
+        y = y if b is None else y + b.unsqueeze(-1)
         return Value(y.mT.unflatten(1, x.tensor.shape[:-1]), 0)
     h = x.at(0)
     rows = h.flatten(1, -2) if h.ndim > 3 else h if h.ndim == 3 else h.unsqueeze(1)
     # This way round the gradient of the weights is a product of few rows with many columns; the
     # other way it would be one of many rows with few columns, several times as slow.
-    product = (
-        torch.bmm(weight, rows.mT)
-        if bias is None
-        else torch.baddbmm(bias.unsqueeze(2), weight, rows.mT)
-    )
+    product = torch.bmm(w, rows.mT) if b is None else torch.baddbmm(b.unsqueeze(2), w, rows.mT)
     return Value(product.mT.reshape(*h.shape[:-1], out), 0)
 
 
-def _conv2d(module: nn.Conv2d, weights: dict[str, Tensor] | None, x: Value) -> Value:
-    if module.padding_mode != "zeros":
-        raise Unsupported(f"Conv2d with padding_mode={module.padding_mode!r}")
+def _linear_of_shared_weights(
+    x: Value, weight: Tensor, bias: Value | None, particles: int
+) -> Value:
+    if bias is None or bias.axis is None:
+        return x.map(lambda t: F.linear(t, weight, None if bias is None else bias.tensor))
+    product = F.linear(x.tensor if x.axis is None else x.at(0), weight)
+    shift = bias.at(0)
+    return Value(product + shift.view(particles, *[1] * (len(x.shape) - 1), -1), 0)
+
+
+def _matmul(call: Call) -> Any:
+    a, b = call.arguments
+    ranks = len(a.shape), len(b.shape)
+    if min(ranks) < 2:
+        return by_vmap(call)
+    if ranks[1] == 2 and a.axis is not None and b.axis is not None:
+        # A matrix for each particle: broadcasting would repeat it for each example.
+        left = a.at(0)
+        product = torch.bmm(left.flatten(1, -2) if left.ndim > 3 else left, b.at(0))
+        return Value(product.view(*left.shape[:-1], -1), 0)
+    rank = max(ranks)
+
+    def aligned(value: Value) -> Tensor:
+        if value.axis is None:
+            return value.tensor
+        return value.at(0)[(slice(None), *[None] * (rank - len(value.shape)))]
+
+    return Value(torch.matmul(aligned(a), aligned(b)), 0)
+
+
+def _bmm(call: Call) -> Value:
+    a, b = (with_axis(value, call.particles) for value in call.arguments)
+    return Value(torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2]), 0)
+
+
+def _attention(call: Call) -> Any:
+    query, key, value, mask, *rest = call.arguments
+    if any(len(each.shape) != 4 for each in (query, key, value)):
+        return by_vmap(call)
+    if mask is not None and (mask.axis is not None or len(mask.shape) not in (2, 4)):
+        return by_vmap(call)
+    particles = call.particles
+    heads = [with_axis(v, particles).flatten(0, 1) for v in (query, key, value)]
+    hidden = None if mask is None else mask.tensor
+    if hidden is not None and hidden.ndim == 4 and len(hidden) > 1:
+        hidden = hidden.expand(particles, *hidden.shape).flatten(0, 1)
+    attend: Any = F.scaled_dot_product_attention
+    out = attend(*heads, hidden, *rest, **call.keywords)
+    return Value(out.unflatten(0, (particles, -1)), 0)
+
+
+def _conv2d(call: Call) -> Any:
+    x, weight, bias, stride, padding, dilation, groups = call.arguments
     if len(x.shape) != 4:
-        raise Unsupported("Conv2d on inputs without an example axis")
-    options: dict[str, Any] = {
-        "stride": module.stride,
-        "padding": module.padding,
-        "dilation": module.dilation,
-    }
-    groups = module.groups
-    if weights is None:
-        return _merged(
-            x, lambda t: F.conv2d(t, module.weight, module.bias, groups=groups, **options)
-        )
-    weight, bias = weights["weight"], weights.get("bias")
-    particles, out = weight.shape[:2]
+        return by_vmap(call)
+    options = {"stride": stride, "padding": padding, "dilation": dilation}
+    if weight.axis is None and (bias is None or bias.axis is None):
+        b = None if bias is None else bias.tensor
+        return merged(x, lambda t: F.conv2d(t, weight.tensor, b, groups=groups, **options))
+    particles, out = call.particles, weight.shape[0]
+    assert call.shape is not None
+    if x.axis is not None and math.prod(call.shape) >= LARGE_CONVOLUTION:
+        parts = (with_axis(each, particles) for each in (x, weight))
+        shifts = [None] * particles if bias is None else with_axis(bias, particles).unbind()
+        made = [
+            F.conv2d(h, w, b, groups=groups, **options)
+            for h, w, b in zip(*(part.unbind() for part in parts), shifts, strict=True)
+        ]
+        return Value(torch.stack(made), 0)
+    w = with_axis(weight, particles)
     if x.axis is None:
         # One convolution with particles * out channels; with groups, channels go group by group.
-        grouped = weight.view(particles, groups, out // groups, *weight.shape[2:]).transpose(0, 1)
-        flat = grouped.reshape(particles * out, *weight.shape[2:])
+        grouped = w.reshape(particles, groups, out // groups, *w.shape[2:]).transpose(0, 1)
+        flat = grouped.reshape(particles * out, *w.shape[2:])
         y = F.conv2d(x.tensor, flat, None, groups=groups, **options)
         y = y.view(y.shape[0], groups, particles, out // groups, *y.shape[2:]).transpose(1, 2)
         y = y.reshape(y.shape[0], particles, out, *y.shape[4:])
     else:
         # One group per particle (times the layer's own groups).
         h = x.at(1).flatten(1, 2)
-        flat = weight.reshape(particles * out, *weight.shape[2:])
+        flat = w.reshape(particles * out, *w.shape[2:])
         y = F.conv2d(h, flat, None, groups=particles * groups, **options)
         y = y.view(y.shape[0], particles, out, *y.shape[2:])
     if bias is not None:
-        y = y + bias[:, :, None, None]
+        y = y + with_axis(bias, particles)[:, :, None, None]
     return Value(y, 1)
 
 
-def _normalised(
-    x: Value, weights: dict[str, Tensor] | None, feature_dims: int, trailing: int
-) -> Value:
-    """Scale and shift by per-particle weights whose axes end `trailing` axes before the last."""
-    if weights is None:
-        return x
-    h = x.tensor if x.axis is None else x.at(0)
-    lead = h.ndim - (0 if x.axis is None else 1) - feature_dims - trailing
+def _normalised(x: Value, gains: Sequence[Value | None], trailing: int, particles: int) -> Value:
+    """Scale and shift by weights, of which some have particles.
 
-    def shaped(w: Tensor) -> Tensor:
-        return w.view(w.shape[0], *[1] * lead, *w.shape[1:], *[1] * trailing)
+    Args:
+        x: the values.
+        gains: the scale and the shift; their axes end `trailing` axes before the last of `x`.
+        trailing: see there.
+        particles: how many there are.
+    """
+    h = x.tensor.unsqueeze(0) if x.axis is None else x.at(0)
 
-    if x.axis is None:
-        h = h.unsqueeze(0)
-    h = h * shaped(weights["weight"])
-    if "bias" in weights:
-        h = h + shaped(weights["bias"])
-    return Value(h, 0)
+    def shaped(value: Value) -> Tensor:
+        w = with_axis(value, particles)
+        lead = len(x.shape) - trailing - (w.ndim - 1)
+        return w.reshape(len(w), *[1] * lead, *w.shape[1:], *[1] * trailing)
 
-
-def _layer_norm(module: nn.LayerNorm, weights: dict[str, Tensor] | None, x: Value) -> Value:
-    shape = list(module.normalized_shape)
-    if weights is None:
-        return x.map(lambda t: F.layer_norm(t, shape, module.weight, module.bias, module.eps))
-    plain = x.map(lambda t: F.layer_norm(t, shape, eps=module.eps))
-    return _normalised(plain, weights, len(shape), 0)
+    scale, shift = gains
+    h = h if scale is None else h * shaped(scale)
+    return Value(h if shift is None else h + shaped(shift), 0)
 
 
-def _batch_norm(module: Any, weights: dict[str, Tensor] | None, x: Value) -> Value:
-    if module.running_mean is None:
+def _layer_norm(call: Call) -> Value:
+    x, shape, weight, bias, eps, _ = call.arguments
+    gains = [weight, bias]
+    if all(gain is None or gain.axis is None for gain in gains):
+        w, b = (None if gain is None else gain.tensor for gain in gains)
+        return x.map(lambda t: F.layer_norm(t, shape, w, b, eps))
+    plain = x.map(lambda t: F.layer_norm(t, shape, eps=eps))
+    return _normalised(plain, gains, 0, call.particles)
+
+
+def _batch_norm(call: Call) -> Value:
+    x, weight, bias, mean, variance, training, _, eps, _ = call.arguments
+    if training or mean is None or mean.axis is not None or variance.axis is not None:
         raise Unsupported("BatchNorm without running statistics")
-    if weights is None:
-        return _merged(x, module)
-
-    def fixed(t: Tensor) -> Tensor:
-        return F.batch_norm(t, module.running_mean, module.running_var, eps=module.eps)
-
-    return _normalised(_merged(x, fixed), weights, 1, len(x.shape) - 2)
-
-
-def _flatten(x: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
-    dims = len(x.shape)
-    start, end = start_dim % dims, end_dim % dims
-    if start == 0:
-        raise Unsupported("flattening the example axis")
-    shift = 0 if x.axis is None else 1
-    return x.map(lambda t: t.flatten(start + shift, end + shift))
+    fixed = mean.tensor, variance.tensor
+    gains = [weight, bias]
+    if all(gain is None or gain.axis is None for gain in gains):
+        w, b = (None if gain is None else gain.tensor for gain in gains)
+        return merged(x, lambda t: F.batch_norm(t, *fixed, w, b, eps=eps))
+    plain = merged(x, lambda t: F.batch_norm(t, *fixed, eps=eps))
+    return _normalised(plain, gains, len(x.shape) - 2, call.particles)
 
 
-def _reshape(x: Value, *shape: Any) -> Value:
-    sizes = (
-        tuple(shape[0])
-        if len(shape) == 1 and isinstance(shape[0], (tuple, list, torch.Size))
-        else shape
+def _pooled(call: Call) -> Value:
+    x, *rest = call.arguments
+    function = operator(call.name)
+    if len(x.shape) != 4:
+        return by_vmap(call)
+    if x.axis == 1:  # channels are treated alike, so that particles merge into them without a copy
+        lead = x.tensor.shape[1:3]
+        return Value(function(x.tensor.flatten(1, 2), *rest).unflatten(1, lead), 1)
+    return merged(x, lambda t: function(t, *rest))
+
+
+def _embedding(call: Call) -> Value:
+    weight, index, padding, by_frequency, _ = call.arguments
+    if weight.axis is None:
+        return index.map(lambda t: operator(call.name)(weight.tensor, t, *call.arguments[2:]))
+    if by_frequency:
+        return by_vmap(call)
+    table, rows = weight.at(0), with_axis(index, call.particles)
+    if padding >= 0:  # a row without gradient, of every particle
+        parts = zip(rows.unbind(), table.unbind(), strict=True)
+        return Value(torch.stack([F.embedding(i, w, padding) for i, w in parts]), 0)
+    return Value(F.embedding(_row_numbers(rows, table), table.flatten(0, 1)), 0)
+
+
+def _row_numbers(rows: Tensor, table: Tensor) -> Tensor:
+    """Where rows `(particles, ...)` are, if the tables of all particles are one."""
+    first = torch.arange(len(table), device=rows.device) * table.shape[1]
+    return rows + first.view(-1, *[1] * (rows.ndim - 1))
+
+
+def _embedding_bag(call: Call) -> list[Value]:
+    weight, index, offsets, by_frequency, mode, sparse, scales, last, padding = call.arguments
+    if by_frequency or sparse or scales is not None or last or padding not in (None, -1):
+        raise Unsupported("EmbeddingBag with weights or other options")
+    particles = call.particles
+    table, rows, begins = (with_axis(each, particles) for each in (weight, index, offsets))
+    first = torch.arange(particles, device=rows.device).view(-1, 1) * rows.shape[1]
+    bags = torch.embedding_bag(
+        table.flatten(0, 1),
+        _row_numbers(rows, table).flatten(),
+        (begins + first).flatten(),
+        mode=mode,
+    )[0]
+    return [Value(bags.unflatten(0, (particles, -1)), 0)]
+
+
+def _folded(call: Call) -> Any:
+    """A convolution or linear layer, and the BatchNorm that follows it, as one layer.
+
+    gain · (w x + b − mean) / √(variance + eps) + shift has the weights w' = scale · w and the bias
+    (b − mean) · scale + shift, with scale = gain / √(variance + eps).
+    """
+    x, weight, bias, *options = call.arguments[:-5]
+    gain, shift, mean, variance, eps = call.arguments[-5:]
+    scale = variance.map(lambda t: (t + eps).rsqrt())
+    scale = scale if gain is None else _with(call, "mul", gain, scale)
+    rank = len(weight.shape)
+    columns = scale.map(lambda t: t.reshape(*t.shape, *[1] * (rank - 1)))
+    moved = mean.map(torch.neg) if bias is None else _with(call, "sub", bias, mean)
+    moved = _with(call, "mul", moved, scale)
+    moved = moved if shift is None else _with(call, "add", moved, shift)
+    kind = "aten.linear.default" if rank == 2 else "aten.conv2d.default"
+    inner = call._replace(
+        name=kind, arguments=(x, _with(call, "mul", weight, columns), moved, *options)
     )
-    examples = x.shape[0]
-    if sizes[0] == -1 and len(sizes) > 1 and -1 not in sizes[1:]:
-        kept = math.prod(sizes[1:]) == math.prod(x.shape[1:])
-        sizes = (examples if kept else -1, *sizes[1:])
-    if sizes[0] != examples:
-        raise Unsupported("a reshape that mixes examples")
-    if x.axis is None:
-        return x.map(lambda t: t.reshape(sizes))
-    particles = x.tensor.shape[x.axis]
-    lead = (particles, examples) if x.axis == 0 else (examples, particles)
-    return x.map(lambda t: t.reshape(*lead, *sizes[1:]))
+    return run(inner)
 
 
-def _size(x: Value, dim: int | None = None) -> Any:
-    return torch.Size(x.shape) if dim is None else x.shape[dim]
+def _with(call: Call, name: str, a: Value, b: Value) -> Value:
+    return run(call._replace(name=f"aten.{name}.Tensor", arguments=(a, b), keywords={}))
 
 
-def _getattr(x: Any, name: str) -> Any:
-    if isinstance(x, Value) and name == "shape":
-        return torch.Size(x.shape)
-    raise Unsupported(f"attribute {name}")
+RESHAPING = ("view", "_unsafe_view", "reshape", "flatten", "unflatten")
+FOLDED = "folded"
 
+PLAIN_RULES: dict[str, Rule] = {**dict.fromkeys(RESHAPING, reshape), FOLDED: _folded}
 
-def _getitem(x: Any, key: Any) -> Any:
-    if isinstance(x, Value):
-        raise Unsupported("indexing a tensor")
-    return x[key]
-
-
-def _binary(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def rule(a: Any, b: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            raise Unsupported(f"arguments {sorted(kwargs)}")
-        if not isinstance(a, Value) and not isinstance(b, Value):
-            return function(a, b)
-        if isinstance(a, Value) and isinstance(b, Value):
-            if len(a.shape) != len(b.shape):
-                raise Unsupported("arithmetic between tensors of different rank")
-            if a.axis is None and b.axis is None:
-                return Value(function(a.tensor, b.tensor), None)
-            left, right = (v.tensor.unsqueeze(0) if v.axis is None else v.at(0) for v in (a, b))
-            return Value(function(left, right), 0)
-        if isinstance(a, Value):
-            _require_number(b)
-            return a.map(lambda t: function(t, b))
-        _require_number(a)
-        return b.map(lambda t: function(a, t))
-
-    return rule
-
-
-def _require_number(value: Any) -> None:
-    if not isinstance(value, (int, float)):
-        raise Unsupported(f"arithmetic with {type(value).__name__}")
-
-
-def _elementwise(function: Callable[..., Tensor]) -> Callable[..., Value]:
-    def rule(x: Value, *args: Any, **kwargs: Any) -> Value:
-        if args not in ((), (False,), (True,)):
-            raise Unsupported(f"arguments {args}")
-        kwargs.pop("inplace", None)
-        return x.map(lambda t: function(t, **kwargs))
-
-    return rule
-
-
-def _pooling(function: Callable[..., Tensor]) -> Callable[..., Value]:
-    return lambda x, *args, **kwargs: _pooled(x, lambda t: function(t, *args, **kwargs))
-
-
-def _pool_module(module: nn.Module, _: Any, x: Value) -> Value:
-    if getattr(module, "return_indices", False):
-        raise Unsupported("pooling that returns indices")
-    return _pooled(x, module)
-
-
-def _out_of_place(module: nn.Module, _: Any, x: Value) -> Value:
-    # An in-place activation would overwrite a value that another branch may still read.
-    if getattr(module, "inplace", False):
-        setattr(module, "inplace", False)  # noqa: B010 (unknown to the type of a module)
-    return x.map(module)
-
-
-def _identity(module: nn.Module, _: Any, x: Value) -> Value:
-    return x
-
-
-def _dropout(x: Value, p: float = 0.5, training: bool = True, inplace: bool = False) -> Value:
-    if training:
-        raise Unsupported("dropout that is active in evaluation mode")
-    return x
-
-
-MODULE_RULES: dict[type[nn.Module], Callable[..., Any]] = {
-    nn.Linear: _linear,
-    nn.Conv2d: _conv2d,
-    nn.LayerNorm: _layer_norm,
-    nn.BatchNorm1d: _batch_norm,
-    nn.BatchNorm2d: _batch_norm,
-    nn.Flatten: lambda module, _, x: _flatten(x, module.start_dim, module.end_dim),
-    **dict.fromkeys(
-        (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout), _identity
+RULES: dict[str, Rule] = {
+    **PLAIN_RULES,
+    "expand": expand,
+    "linear": _linear,
+    "matmul": _matmul,
+    "mm": _matmul,
+    "bmm": _bmm,
+    "scaled_dot_product_attention": _attention,
+    "conv2d": _conv2d,
+    "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
+    "max_pool2d": _pooled,
+    "avg_pool2d": _pooled,
+    "adaptive_avg_pool2d": _pooled,
+    "embedding": _embedding,
+    "embedding_bag": _embedding_bag,
+    "detach": lambda call: call.arguments[0].map(torch.detach),
+    "_to_copy": lambda call: call.arguments[0].map(
+        lambda t: operator(call.name)(t, **call.keywords)
     ),
-    **dict.fromkeys(
-        (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d), _pool_module
-    ),
-    **dict.fromkeys(
-        (
-            nn.ReLU,
-            nn.GELU,
-            nn.Tanh,
-            nn.Sigmoid,
-            nn.SiLU,
-            nn.ELU,
-            nn.LeakyReLU,
-            nn.Softplus,
-            nn.ReLU6,
-        ),
-        _out_of_place,
-    ),
-}
-
-_ADD, _SUB, _MUL, _DIV = (
-    _binary(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv)
-)
-
-FUNCTION_RULES: dict[Any, Callable[..., Any]] = {
-    **dict.fromkeys((operator.add, operator.iadd, torch.add), _ADD),
-    **dict.fromkeys((operator.sub, operator.isub, torch.sub), _SUB),
-    **dict.fromkeys((operator.mul, operator.imul, torch.mul), _MUL),
-    **dict.fromkeys((operator.truediv, torch.div), _DIV),
-    **dict.fromkeys((F.relu, torch.relu), _elementwise(F.relu)),
-    **dict.fromkeys((torch.tanh, F.tanh), _elementwise(torch.tanh)),
-    **dict.fromkeys((torch.sigmoid, F.sigmoid), _elementwise(torch.sigmoid)),
-    F.gelu: _elementwise(F.gelu),
-    F.silu: _elementwise(F.silu),
-    F.max_pool2d: _pooling(F.max_pool2d),
-    F.avg_pool2d: _pooling(F.avg_pool2d),
-    F.adaptive_avg_pool2d: _pooling(F.adaptive_avg_pool2d),
-    F.dropout: _dropout,
-    torch.flatten: _flatten,
-    torch.reshape: lambda x, shape: _reshape(x, shape),
-    getattr: _getattr,
-    operator.getitem: _getitem,
-}
-
-METHOD_RULES: dict[str, Callable[..., Any]] = {
-    "flatten": _flatten,
-    "view": _reshape,
-    "reshape": _reshape,
-    "size": _size,
-    "add": _ADD,
-    "sub": _SUB,
-    "mul": _MUL,
-    "relu": _elementwise(F.relu),
-    "tanh": _elementwise(torch.tanh),
-    "sigmoid": _elementwise(torch.sigmoid),
-    "contiguous": lambda x: x,
+    "t": lambda call: Value(call.arguments[0].at(0).mT, 0),
 }

@@ -17,12 +17,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from sbmc.model.kernels import native
-from sbmc.model.parameters import ParameterSpace
-from sbmc.model.rules import Value, Weights
+from sbmc.model.layers import ONCE, layer_of
+from sbmc.model.particle_axis import Value, with_axis
+from sbmc.model.recording import Input, Operation, Parameter, Recording, Reference, Result
+from sbmc.model.rules import RESHAPING
 
 WINDOW = 2
 CORNERS = WINDOW * WINDOW
@@ -33,16 +35,18 @@ class Stem:
     """A convolution of the inputs, followed by ReLU and 2 x 2 max-pooling in either order.
 
     Args:
-        name: the convolution's name in the model.
+        weight: the convolution's weight, as the recording refers to it.
+        bias: its bias, likewise, if it has one.
         convolution: the layer.
-        skipped: graph nodes that this step replaces.
-        output: the graph node whose value this step gives.
+        skipped: positions of operations that this step replaces.
+        output: the position of the operation whose result this step gives.
     """
 
-    name: str
+    weight: Reference
+    bias: Reference | None
     convolution: nn.Conv2d
-    skipped: frozenset[fx.Node]
-    output: fx.Node
+    skipped: frozenset[int]
+    output: int
 
     def convolved(self, inputs: Tensor) -> tuple[int, int]:
         """Rows and columns that the convolution gives."""
@@ -86,15 +90,14 @@ class Stem:
         ordered = corners.permute(0, 1, 3, 5, 2, 4)
         return ordered.reshape(*patches.shape[:2], CORNERS * rows * columns)
 
-    def __call__(self, weights: Weights, x: Value) -> Value:
+    def __call__(self, weight: Value, shift: Value | None, x: Value) -> Value:
         """Pooled values `(examples, out, windows)`, with a particle axis."""
-        own = weights.of(self.name, self.convolution)
-        assert own is not None
-        particles, out = own["weight"].shape[:2]
-        kernel = own["weight"].reshape(particles, out, -1)
-        bias = own.get("bias")
-        if bias is None:
+        particles, out = weight.tensor.shape[:2]
+        kernel = weight.tensor.reshape(particles, out, -1)
+        if shift is None:
             bias = kernel.new_zeros(particles, out)
+        else:
+            bias = with_axis(shift, particles)
         stacked = x.axis == 0
         if x.tensor.ndim == (3 if stacked else 2):  # planes, not patches
             return Value(native.pooled_planes(kernel, bias, x.tensor, self.planes, stacked), 0)
@@ -164,48 +167,48 @@ class _PooledPatches(torch.autograd.Function):
         return kernel, bias, None, None
 
 
-def find(nodes: list[fx.Node], modules: dict[str, nn.Module], space: ParameterSpace) -> Stem | None:
-    """The stem of a traced model, if it begins with one and flattens what it gives."""
-    chain: list[fx.Node] = []
-    node = nodes[0]
-    while len(chain) < 4 and len(node.users) == 1:
-        node = next(iter(node.users))
-        if node.op != "call_module":
-            break
-        chain.append(node)
+def find(recording: Recording) -> Stem | None:
+    """The stem of a recorded model, if it begins with one and flattens what it gives."""
+    readers = recording.readers()
+    value: Reference = Input(0)
+    chain: list[int] = []
+    while len(chain) < 4 and len(readers.get(value, ())) == 1 and readers[value] != [-1]:
+        chain += readers[value]
+        value = Result(chain[-1])
     if len(chain) < 4:
         return None
-    layers = [modules[str(n.target)] for n in chain]
-    convolution, pair, flatten = layers[0], layers[1:3], layers[3]
-    pool = next((layer for layer in pair if type(layer) is nn.MaxPool2d), None)
-    if not any(type(layer) is nn.ReLU for layer in pair) or pool is None:
+    convolution, *pair, flatten = (recording.operations[position] for position in chain)
+    pool = next((each for each in pair if each.kind == "aten.max_pool2d"), None)
+    if not any(each.kind == "aten.relu" for each in pair) or pool is None:
         return None
     # Pooled windows come out flat, so what follows has to be a flattening of everything.
-    if type(flatten) is not nn.Flatten or (flatten.start_dim, flatten.end_dim) != (1, -1):
+    flattens = flatten.kind.removeprefix("aten.") in RESHAPING
+    if not flattens or flatten.shape is None or len(flatten.shape) != 2:
         return None
-    name = str(chain[0].target)
-    good = (
-        type(convolution) is nn.Conv2d
-        and convolution.groups == 1
-        and convolution.padding_mode == "zeros"
-        and not isinstance(convolution.padding, str)
-        and f"{name}.weight" in space.names
-        and _is_two_by_two(pool)
-    )
-    if not good:
+    if convolution.name != "aten.conv2d.default" or not _is_two_by_two(pool):
         return None
-    assert isinstance(convolution, nn.Conv2d)
-    return Stem(name, convolution, frozenset(chain[:2]), chain[2])
+    x, weight, bias, *_, groups = convolution.arguments
+    if (
+        x != Input(0)
+        or groups != 1
+        or not isinstance(weight, Parameter)
+        or flatten.shape[0] != ONCE
+    ):
+        return None
+    layer = layer_of(recording, convolution)
+    assert isinstance(layer, nn.Conv2d)
+    return Stem(weight, bias, layer, frozenset(chain[:2]), chain[2])
 
 
-def _is_two_by_two(pool: nn.MaxPool2d) -> bool:
-    def pair(value: Any) -> tuple[int, ...]:
-        return (value, value) if isinstance(value, int) else tuple(value)
+def _is_two_by_two(pool: Operation) -> bool:
+    _, kernel, stride, padding, dilation, ceil = pool.arguments
+
+    def pair(value: list[int]) -> list[int]:
+        return value * 2 if len(value) == 1 else value
 
     return (
-        pair(pool.kernel_size) == pair(pool.stride) == (WINDOW, WINDOW)
-        and pair(pool.padding) == (0, 0)
-        and pair(pool.dilation) == (1, 1)
-        and not pool.ceil_mode
-        and not pool.return_indices
+        pair(kernel) == pair(stride or kernel) == [WINDOW, WINDOW]
+        and pair(padding) == [0, 0]
+        and pair(dilation) == [1, 1]
+        and not ceil
     )

@@ -126,6 +126,17 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> I
     return _pool(threads).map(function, items)
 
 
+def even_chunks(items: int, chunks: int) -> list[slice]:
+    """Slices of about the same size, at most `chunks` of them, that cover so many items.
+
+    Example:
+        >>> even_chunks(5, 2)
+        [slice(0, 2, None), slice(2, 5, None)]
+    """
+    chunks = max(1, min(chunks, items))
+    return [slice(items * i // chunks, items * (i + 1) // chunks) for i in range(chunks)]
+
+
 @contextmanager
 def torch_threads(wanted: int | None) -> Iterator[None]:
     """Let torch use so many threads inside the block; None leaves them alone."""

@@ -7,6 +7,7 @@ from torch.func import vmap
 
 from sbmc.model.data import Inputs
 from sbmc.model.functional import CopiedModel, call_model
+from sbmc.model.recorder import without_shortcuts
 
 
 class VmapForward(CopiedModel):
@@ -48,5 +49,6 @@ class VmapForward(CopiedModel):
             return call_model(self._module, parameters, batch)
 
         each = vmap(one, in_dims=(0, 0 if stacked else None), randomness="error")
-        with self._module_lock:
+        # `vmap` hides that gradients are wanted, by which attention layers would know.
+        with self._module_lock, without_shortcuts():
             return each(self.space.split(theta), inputs)

@@ -1,4 +1,4 @@
-"""A deep ensemble as a posterior: what its members say together, with no sampling."""
+"""A deep ensemble as a posterior: the mixture of its members, without sampling."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ def _with_buffers(ensemble: Ensemble) -> tuple[ParameterSpace, Tensor]:
     names = tuple(name for name, value in first.items() if value.is_floating_point())
     if not names:
         return space, positions
-    extra = [torch.cat([own[name].reshape(-1) for name in names]) for own in ensemble.buffers]
+    extra = [
+        torch.cat([buffers[name].reshape(-1) for name in names]) for buffers in ensemble.buffers
+    ]
     wider = ParameterSpace(space.names + names, space.shapes + tuple(first[n].shape for n in names))
     return wider, torch.cat([positions, torch.stack(extra).to(positions.dtype)], dim=1)

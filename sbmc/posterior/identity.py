@@ -1,4 +1,4 @@
-"""What a run is, by digests: is this checkpoint its own, are two runs parts of one."""
+"""Identifies a run by digests, for its checkpoint and for merging parts of one run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sbmc.posterior.saving import describe_likelihood
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.storage.digests import DIGITS, digest
 
-# Settings that two parts of one run may differ in: which islands they have.
-APART = ("islands", "first_island")
-# Settings that explain and decide nothing: no two runs are told apart by them.
-IN_WORDS = ("kernel_reason",)
+# Settings in which two parts of one run may differ: which islands they have.
+DIVISIBLE = ("islands", "first_island")
+# Settings that only explain a choice; runs are not compared by them.
+EXPLANATIONS = ("kernel_reason",)
 
 
 def identify(
@@ -33,10 +33,10 @@ def identify(
     examples: Examples,
     start: Start,
 ) -> dict[str, Any]:
-    """Name what islands must have in common to be parts of one posterior.
+    """Digests of what islands must have in common to be parts of one posterior.
 
     Args:
-        model: the network; of its weights those that are not sampled count.
+        model: the network; only its weights that are not sampled count.
         space: the sampled parameters.
         likelihood: of its outputs.
         anchors: `(anchors, dim)`.
@@ -60,7 +60,7 @@ def identify(
 
 
 def software(model: nn.Module) -> dict[str, Any]:
-    """What the last bits depend on besides: versions, and whether the C code is in use."""
+    """What the last bits depend on besides: versions, and whether the C code is used."""
     convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
     return {
         "sbmc": sbmc.__version__,
@@ -70,6 +70,6 @@ def software(model: nn.Module) -> dict[str, Any]:
 
 
 def comparable(posterior: Posterior) -> dict[str, Any]:
-    """What two posteriors must agree in to be merged: settings and identity."""
-    aside = {*APART, *IN_WORDS}
+    """Settings and identity, in which two posteriors must agree to be merged."""
+    aside = {*DIVISIBLE, *EXPLANATIONS}
     return {name: value for name, value in posterior.settings.items() if name not in aside}

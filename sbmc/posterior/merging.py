@@ -1,4 +1,4 @@
-"""Posteriors that were made apart, put together as the islands of one."""
+"""Merges posteriors that were sampled separately into one."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import torch
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.checkpoints import differences
 from sbmc.islands.cost import Cost
-from sbmc.posterior.identity import APART, comparable
+from sbmc.posterior.identity import DIVISIBLE, comparable
 from sbmc.posterior.posterior import Posterior
 
 
 def merge(posteriors: Sequence[Posterior]) -> Posterior:
     """Put the islands of several posteriors together, as if one run had made them all.
 
-    Islands need nothing of each other, so two machines can each make some of them: with the same
-    seed and another `first_island`, or with another seed.
+    Islands are independent, so that two machines can each sample some of them: with the same seed
+    and another `first_island`, or with another seed.
 
     Args:
-        posteriors: of the same model, anchor, prior, data, sampler and settings.
+        posteriors: posteriors of the same model, anchor, prior, data, sampler and settings.
 
     Returns:
         A posterior of all islands, those of the first posterior first. If seeds differ, islands are
-        numbered anew. Wall times are added up.
+        renumbered. Wall times are added up.
 
     Raises:
-        BadInput: two of them are not parts of one run; the difference is named. Or one island is
-            in two of them, and would count twice.
+        BadInput: two of them are not parts of one run, and the message names the difference; or an
+            island is in two of them, and would count twice.
 
     Example:
         >>> import sbmc
@@ -51,14 +51,16 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         Phrase("one that was not"),
     )
     for number, part in enumerate(parts[1:], start=1):
-        here, there = (dict(comparable(each), seed=0) for each in (first, part))
-        found = differences(there, here)
-        if found:
-            words = "; ".join(found[:5]) + (f"; and {len(found) - 5} more" * (len(found) > 5))
-            raise BadInput(
-                f"`posteriors` must be parts of one run, but got {number}, where {words}."
+        expected, got = (dict(comparable(each), seed=0) for each in (first, part))
+        differing = differences(got, expected)
+        if differing:
+            summary = "; ".join(differing[:5]) + (
+                f"; and {len(differing) - 5} more" * (len(differing) > 5)
             )
-    _refuse_twins(parts)
+            raise BadInput(
+                f"`posteriors` must be parts of one run, but got {number}, where {summary}."
+            )
+    _refuse_duplicates(parts)
     seeds = [part.settings["seed"] for part in parts]
     reports = [report for part in parts for report in part.islands]
     if len(set(seeds)) > 1:
@@ -76,7 +78,7 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         islands=[reports[k] for k in order],
         cost=_added([part.cost for part in parts], [len(part.islands) for part in parts]),
         settings={
-            **{name: value for name, value in first.settings.items() if name not in APART},
+            **{name: value for name, value in first.settings.items() if name not in DIVISIBLE},
             "islands": islands,
             "seed": seeds[0] if len(set(seeds)) == 1 else seeds,
         },
@@ -84,25 +86,25 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         weighting=first.weighting,
     )
     merged.power = first.power
-    known = [part.priors for part in parts if part.priors is not None]
-    if len(known) == len(parts):
-        every = [prior for priors in known for prior in priors]
+    all_priors = [part.priors for part in parts if part.priors is not None]
+    if len(all_priors) == len(parts):
+        every = [prior for priors in all_priors for prior in priors]
         merged.priors = [every[row] for row in rows]
     return merged
 
 
-def _refuse_twins(parts: Sequence[Posterior]) -> None:
-    seen: dict[tuple, int] = {}
+def _refuse_duplicates(parts: Sequence[Posterior]) -> None:
+    owners: dict[tuple, int] = {}
     for number, part in enumerate(parts):
         for report in part.islands:
             key = (str(part.settings["seed"]), report.index)
-            twin = Phrase(f"island {report.index} in both {seen.get(key)} and {number}")
-            require(key not in seen, "posteriors", "of islands that differ", twin)
-            seen[key] = number
+            duplicate = Phrase(f"island {report.index} in both {owners.get(key)} and {number}")
+            require(key not in owners, "posteriors", "of islands that differ", duplicate)
+            owners[key] = number
 
 
 def _added(costs: Sequence[Cost], islands: Sequence[int]) -> Cost:
-    """Means by island, and sums; the anchor, which all have in common, counts once."""
+    """The cost of all parts together; the anchor, which they share, counts once."""
     total = sum(islands)
 
     def mean(name: str) -> float:
@@ -112,12 +114,12 @@ def _added(costs: Sequence[Cost], islands: Sequence[int]) -> Cost:
     anchor = costs[0].anchor_epochs
     sampled = sum(cost.total_epochs - cost.anchor_epochs for cost in costs)
     seconds = [cost.wall_seconds for cost in costs]
-    known = [value for value in seconds if value is not None]
+    measured = [value for value in seconds if value is not None]
     return Cost(
         mean("epochs"),
         mean("forward_epochs"),
         anchor,
         sampled + anchor,
-        sum(known) if len(known) == len(seconds) else None,
+        sum(measured) if len(measured) == len(seconds) else None,
         sum(cost.prior_epochs for cost in costs),
     )

@@ -1,4 +1,4 @@
-"""Whose prediction it is: a digest of everything that a posterior's predictions depend on."""
+"""The origin of a prediction: a digest of all that a posterior's predictions depend on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def origin_digest(
 ) -> str:
     """SHA-256 of positions, weights, the names of the sampled parameters and the rest of the model.
 
-    A confidence classifier has learned the features of one posterior. Those of another one, with
-    more particles or another spread, mean something else: the digest tells them apart.
+    A confidence classifier has learned the features of one posterior. The features of another one,
+    with more particles or another spread, have another meaning. The digest distinguishes them.
 
     Args:
         positions: `(islands, particles, dim)`.
         weights: `(islands, particles)`.
         space: the sampled parameters.
-        model_fingerprint: of structure, frozen weights and buffers (`fingerprint`).
+        model_fingerprint: the digest of structure, frozen weights and buffers (`fingerprint`).
 
     Returns:
         64 hexadecimal digits; the same on every device.
@@ -37,8 +37,8 @@ def origin_digest(
 def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
     """A digest of what predictions depend on besides the positions.
 
-    These are the structure of the model, its frozen weights and its buffers. What its `forward`
-    does with them is seen by its outputs: see `sbmc.target.probing`.
+    These are the structure of the model, its frozen weights and its buffers. Its `forward` is
+    compared by its outputs: see `sbmc.target.probe`.
     """
     digest = hashlib.sha256(repr(model).encode())
     sampled = set(space.names)

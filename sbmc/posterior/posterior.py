@@ -19,20 +19,20 @@ from sbmc.islands.health import Health, assess
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Gaussian, Likelihood
 from sbmc.model.data import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
-from sbmc.model.forward import Forward, build_forward
-from sbmc.model.frozen_part import SplitModel, split_model
+from sbmc.model.frozen_part import SplitModel
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.predicting import BATCH as PREDICTION_BATCH
-from sbmc.model.predicting import Predictor
+from sbmc.model.predicting import Predictor, build_evaluator
 from sbmc.model.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
-from sbmc.posterior.card import posterior_card
+from sbmc.posterior.mixture import Mixture
+from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
-from sbmc.prediction.mixing import ClassificationSums, RegressionSums
+from sbmc.prediction.mixture import ClassificationSums, RegressionSums
 from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
 from sbmc.progress import open_progress
 from sbmc.target.memory_needs import multiplications
-from sbmc.target.probing import describe_rows
+from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
     from sbmc.confidence import Confidence
@@ -47,15 +47,16 @@ class Posterior:
 
     Attributes:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
-            chain stand as further particles. Islands that failed are not among them.
+            chain count as further particles. Islands that failed are not included.
         weights: `(islands, particles)` float64, summing to 1.
-        within: the same inside each island, every row summing to 1.
-        weighting: how islands are combined, `"evidence"` or `"equal"`.
-        log_evidence: `(islands,)` float64; zero for MCMC and ensembles, which estimate none.
+        within: weights inside each island, every row summing to 1.
+        weighting: how islands are combined, `"evidence"`, `"equal"` or, of a mixture, `"stacked"`.
+        log_evidence: `(islands,)` float64; zero for MCMC and ensembles, which estimate none. Of a
+            mixture, the logs of the islands' weights.
         islands: one report per island, failed ones included.
-        cost: what it took.
-        settings: everything that decided the result, as plain values.
-        fitted_confidence: what `confidence` made, stored and loaded with the posterior; or None.
+        cost: the cost of the run.
+        settings: all that decided the result, as plain values.
+        fitted_confidence: the result of `confidence`, saved and loaded with the posterior; or None.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Posterior:
         self._evaluator_lock = Lock()
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: Confidence | None = None
-        self._looks: dict[str, Any] | None = None
+        self._input_description: dict[str, Any] | None = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
@@ -97,13 +98,18 @@ class Posterior:
     def __repr__(self) -> str:
         islands, particles, dim = self.positions.shape
         health = self.health
-        # Of a posterior that was not sampled there is nothing to say.
+        # A posterior that was not sampled has no health to show.
         verdict = f", health={health.word!r}" if health.figures or health.ok is None else ""
         return f"Posterior(islands={islands}, particles={particles}, dim={dim}{verdict})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: sizes, cost and the verdict, with what to do if it is not ok."""
+        """HTML for a notebook: sizes, cost and health, with what to do if it is not ok."""
         return posterior_card(self)
+
+    @property
+    def model(self) -> nn.Module:
+        """The network, with the weights of the anchor."""
+        return self._model
 
     @property
     def space(self) -> ParameterSpace:
@@ -112,48 +118,58 @@ class Posterior:
 
     @property
     def likelihood(self) -> Likelihood:
-        """What predictions are made of."""
+        """The likelihood of the model's outputs."""
         return self._likelihood
 
     @property
-    def looks(self) -> dict[str, Any] | None:
-        """What inputs, and targets, look like, as far as it is known: see `target.probing`."""
-        noted = self.settings.get("probe")
-        if not isinstance(noted, dict) or "inputs" not in noted:
-            return self._looks
-        return {name: noted.get(name) for name in ("inputs", "targets")}
+    def input_description(self) -> dict[str, Any] | None:
+        """Shapes, types and ranges of inputs and targets, if they are known; see `target.probe`."""
+        probe = self.settings.get("probe")
+        if not isinstance(probe, dict) or "inputs" not in probe:
+            return self._input_description
+        return {name: probe.get(name) for name in ("inputs", "targets")}
 
     @property
     def origin(self) -> str:
-        """A digest of all that predictions depend on: by it a confidence knows its posterior."""
+        """A digest of all that predictions depend on; it ties a confidence to its posterior."""
         version = 0 if self.positions.is_inference() else self.positions._version
-        kept = self._origin
-        if kept and kept[0] is self.positions and kept[1] == version and kept[2] is self.weights:
-            return kept[3]
-        rest = fingerprint(self._model, self._space)
-        digest = origin_digest(self.positions, self.weights, self._space, rest)
+        if self._origin is not None:
+            positions, cached_version, weights, digest = self._origin
+            if (
+                positions is self.positions
+                and cached_version == version
+                and weights is self.weights
+            ):
+                return digest
+        model = fingerprint(self._model, self._space)
+        digest = origin_digest(self.positions, self.weights, self._space, model)
         self._origin = (self.positions, version, self.weights, digest)
         return digest
 
     @property
     def health(self) -> Health:
-        """Whether the sampler did its work, with reasons and remedies; see `Health`."""
+        """Whether particles moved and were accepted, with reasons and remedies; see `Health`."""
         return assess(self.islands, self.settings)
 
     @property
+    def mixture(self) -> Mixture | None:
+        """What a posterior of `s="auto"` is made of, with its weights; None for another one."""
+        described = self.settings.get("mixture")
+        return None if described is None else Mixture.from_dict(described)
+
+    @property
     def island_ess(self) -> float:
-        """Effective number of islands, 1 / Σ W_p²: near 1 means that one island decides all."""
-        per_island = self.weights.sum(1)
-        return float(1 / per_island.square().sum())
+        """Effective number of islands, 1 / Σ W_p²; near 1, one island has almost all weight."""
+        return float(1 / self.weights.sum(1).square().sum())
 
     @property
     def evidence(self) -> Evidence | None:
         """The evidence of all islands together, Σ_p Z_p / P, as a log, with its standard error.
 
-        None for MCMC and ensembles, which estimate none, and for islands with anchors of their own,
-        whose priors differ: each one's is in `log_evidence`. None as well if the prior was read off
-        the data, which makes it too high to compare models by: `settings["evidence_withheld"]` says
-        how. Islands of one run are still weighted by it.
+        It is None for MCMC and ensembles, which estimate none, and for islands with different
+        anchors, whose priors differ: `log_evidence` has the value of each island. It is also None
+        if the prior was chosen from the data, which makes the evidence too high to compare models
+        by: `settings["evidence_withheld"]` says how. Islands of one run are still weighted by it.
         """
         if "evidence_withheld" in self.settings:
             return None
@@ -173,12 +189,12 @@ class Posterior:
             A posterior that shares everything else with this one.
 
         Raises:
-            BadInput: another word, or evidence for islands whose priors differ.
+            BadInput: it is neither, or it is evidence for islands whose priors differ.
         """
         check_weighting(weighting)
-        own = "anchors" in self.settings
+        good = weighting == "equal" or "anchors" not in self.settings
         rule = "'equal' with `anchors`, since evidence compares islands of one prior only"
-        require(weighting == "equal" or not own, "weighting", rule, weighting)
+        require(good, "weighting", rule, weighting)
         other = copy.copy(self)
         other.weighting = weighting
         other.weights = island_weights(self.log_evidence, self.within, weighting)
@@ -192,8 +208,8 @@ class Posterior:
         """Predictive distribution of the ensemble, streamed in batches.
 
         Args:
-            inputs: what the model takes: a tensor or array, a tuple or dict of them; or a
-                `DataLoader`, in its own order and batches, of which targets are dropped.
+            inputs: inputs of the model: a tensor or array, a tuple or dict of them; or a
+                `DataLoader`, in its own order and batches, whose targets are ignored.
             batch_size: examples per batch; by rule if not given.
             progress: None for automatic, True for always.
 
@@ -201,13 +217,11 @@ class Posterior:
             A `Prediction` for classification, otherwise a `RegressionPrediction`.
 
         Raises:
-            BadInput: inputs that are empty or not finite.
+            BadInput: inputs are empty or not finite.
         """
         keep_to_one_thread_after_a_fork()
-        weights = self.weights.flatten()
-        kept = weights > 0
-        theta = self.positions.flatten(0, 1)[kept]
-        weights = weights[kept]
+        weighted = self.weights.flatten() > 0
+        theta, weights = self.positions.flatten(0, 1)[weighted], self.weights.flatten()[weighted]
         parts: list[Any] = []
         total, batches = self._input_batches(inputs, batch_size)
         done = joined = 0
@@ -219,14 +233,15 @@ class Posterior:
                 parts.append(self._predict_batch(theta, weights, batch))
                 done += count(batch)
                 bar.update(done)
-                # Many results between the large arrays that come and go keep the memory of these
-                # from being used again: gigabytes with thousands of classes.
+                # Many small results between large temporary arrays prevent the memory of these from
+                # being used again: gigabytes with thousands of classes.
                 if sum(_bytes(part) for part in parts[joined:]) >= JOIN_BYTES:
                     parts[joined:] = [concatenate(parts[joined:])]
                     joined += 1
         require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
-        whole = concatenate(parts)
-        return replace(whole, origin=self.origin) if isinstance(whole, Prediction) else whole
+        prediction = concatenate(parts)
+        classes = isinstance(prediction, Prediction)
+        return replace(prediction, origin=self.origin) if classes else prediction
 
     def confidence(
         self, data: Any, ood: Any = None, *, threshold: float | str = "f1", seed: int = 0
@@ -234,13 +249,13 @@ class Posterior:
         """Learn when not to trust a prediction: a score, and a decision to answer or abstain.
 
         Args:
-            data: `(inputs, labels)` in domain, best such that the model was not fitted to.
-            ood: out-of-domain inputs, or groups of them by name; None for incorrect ones alone.
+            data: `(inputs, labels)` in domain, preferably data that the model was not fitted to.
+            ood: out-of-domain inputs, or groups of them by name; None to detect only errors.
             threshold: a number from 0 to 1, or `"f1"`: the F1-optimal one, by cross-validation.
             seed: of the meta-classifier.
 
         Returns:
-            The confidence, also kept as `fitted_confidence` and stored by `save`.
+            The confidence. It is also stored as `fitted_confidence` and saved by `save`.
 
         Raises:
             BadInput: regression, or data of one class only; see `sbmc.confidence.fit_confidence`.
@@ -261,49 +276,10 @@ class Posterior:
         return prediction
 
     def first(self, islands: int) -> Posterior:
-        """The posterior of the first islands alone: what a run with that many would have given."""
-        most = len(self.islands)
-        good = is_whole(islands) and 1 <= islands <= most
-        require(good, "islands", f"an integer from 1 to {most}", islands)
-        reports = self.islands[:islands]
-        kept = sum(report.outcome == "completed" for report in reports)
-        require(kept > 0, "islands", "enough for one that completed", islands)
-        spent = sum(report.epochs for report in reports) + self.settings.get("pilot_epochs", 0)
-        forward = sum(report.forward_epochs for report in reports)
-        forward += self.settings.get("pilot_forward_epochs", 0)
-        epochs = spent / islands
-        particles = self.settings.get("particles", self.positions.shape[1])
-        settings = {**self.settings, "islands": islands}
-        curvature = self.cost.prior_epochs
-        if "anchors" in settings:
-            settings["anchors"] = min(islands, settings["anchors"])
-            curvature = curvature / self.settings["anchors"] * settings["anchors"]
-        if "prior_epochs" in settings:
-            settings["prior_epochs"] = int(curvature)
-        total = epochs * particles * islands + self.cost.anchor_epochs + curvature
-        cost = replace(
-            self.cost,
-            epochs=epochs,
-            forward_epochs=forward / islands,
-            total_epochs=total,
-            wall_seconds=None,
-            prior_epochs=curvature,
-        )
-        smaller = Posterior(
-            self._model,
-            self._space,
-            self._likelihood,
-            self.positions[:kept],
-            log_evidence=self.log_evidence[:kept],
-            islands=reports,
-            cost=cost,
-            settings=settings,
-            within=self.within[:kept],
-            weighting=self.weighting,
-        )
-        smaller.priors = None if self.priors is None else self.priors[:kept]
-        smaller.power = self.power
-        return smaller
+        """The posterior of the first islands only, as a run with so many would have given it."""
+        from sbmc.posterior.first_islands import first_islands
+
+        return first_islands(self, islands)
 
     def to_arviz(self, *, draws: int | None = None) -> Any:
         """The posterior as `arviz.InferenceData`; needs the extra `pip install 'sbmc[arviz]'`.
@@ -312,7 +288,7 @@ class Posterior:
             draws: per chain; by the settings of the run if not given.
 
         Returns:
-            See `sbmc.bridges.arviz.to_arviz`, also for what it does with weights.
+            See `sbmc.bridges.arviz.to_arviz`.
 
         Raises:
             ImportError: ArviZ is not installed.
@@ -337,8 +313,8 @@ class Posterior:
             return tree_map(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
 
         if isinstance(inputs, DataLoader):
-            known = hasattr(inputs.dataset, "__len__")
-            total = len(inputs.dataset) if known else 0  # type: ignore[arg-type]
+            sized = hasattr(inputs.dataset, "__len__")
+            total = len(inputs.dataset) if sized else 0  # type: ignore[arg-type]
             return total, (ready(batch_inputs(batch)) for batch in inputs)
         everything = ready(as_inputs(inputs))
         step = int(size or self._predictor_for(everything)[0].batch)
@@ -346,8 +322,8 @@ class Posterior:
         return count(everything), (rows(everything, start, start + step) for start in starts)
 
     def _threads_for(self, inputs: Any, rows_at_once: int) -> AbstractContextManager[None]:
-        """One thread where little is computed at a time; see `sbmc.model.threads`."""
-        if not isinstance(inputs, Tensor):  # what it has for each example is not known
+        """Use one thread for small computations; see `sbmc.model.threads`."""
+        if not isinstance(inputs, Tensor):  # the size of an example is not known
             return nullcontext()
         weights = self.positions.numel()
         return threads_for(multiplications(inputs, rows_at_once, weights), weights, apart=False)
@@ -365,13 +341,20 @@ class Posterior:
                 sums.add(outputs, weights[part])
         return sums.prediction()
 
+    def outputs(self, theta: Tensor, inputs: Inputs) -> Tensor:
+        """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`."""
+        predictor, split = self._predictor_for(inputs)
+        with torch.no_grad():
+            features = inputs if split is None else split.features(inputs)
+            return torch.cat([outputs for _, outputs in predictor.outputs(theta, features)])
+
     def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
-        """How outputs are computed; found when it is first needed, by one thread of several."""
+        """The predictor, which is built by the first thread that needs it."""
         with self._evaluator_lock:
             if self._evaluator is None:
                 few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
-                forward, split = _build_evaluator(self._model, self._space, few)
-                self._looks = {"inputs": describe_rows(few)}
+                forward, split = build_evaluator(self._model, self._space, few)
+                self._input_description = {"inputs": describe_rows(few)}
                 few = few if split is None else split.features(few)
                 theta = self.positions.flatten(0, 1)[0]
                 self._evaluator = Predictor.build(forward, theta, few), split
@@ -379,18 +362,6 @@ class Posterior:
 
 
 def _bytes(prediction: Prediction | RegressionPrediction) -> int:
-    """Of what is largest in a prediction."""
+    """Bytes of the largest part of a prediction."""
     part = prediction.probs if isinstance(prediction, Prediction) else prediction.mean
     return part.nbytes
-
-
-def _build_evaluator(
-    model: nn.Module, space: ParameterSpace, inputs: Inputs
-) -> tuple[Forward, SplitModel | None]:
-    """The forward for `space`: over the final layer alone where that is all that varies."""
-    few = rows(inputs, 0, 2)
-    split = split_model(model, space, few)
-    if split is None:
-        return build_forward(model, space, few, gradient=False), None
-    features = split.features(few)
-    return build_forward(split.head, split.space, features, gradient=False), split

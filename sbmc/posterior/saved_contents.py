@@ -1,7 +1,7 @@
-"""What a saved posterior must hold, checked before anything is made of it.
+"""Checks the contents of a saved posterior before anything is made of them.
 
-A digest shows that a file is as it was written. It does not show who wrote it: these checks answer
-crafted files, and those of other programs, in words.
+A digest shows that a file is as it was written. It does not show who wrote it. These checks refuse
+manipulated files, and those of other programs, with a message.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
-from sbmc.posterior.weights import WEIGHTINGS, island_weights
-from sbmc.storage.files import misfit
+from sbmc.posterior.weights import STACKED, WEIGHTINGS, island_weights
+from sbmc.storage.files import mismatch
 
 LIKELIHOODS = ("categorical", "gaussian", "custom")
 # How far weights that sum to 1 may be from it: float64, and types with fewer digits.
@@ -37,10 +37,10 @@ def check_contents(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor], w
         BadInput: the message says which part is wrong.
     """
 
-    def need(condition: bool, rule: str, given: object) -> None:
-        made = "save the posterior again with this version of sbmc, or take another copy"
-        words = Phrase(f"{where!r} with {_short(given)}; {made}")
-        require(condition, "path", f"a posterior file with {rule}", words)
+    def need(condition: bool, rule: str, value: object) -> None:
+        remedy = "save the posterior again with this version of sbmc, or take another copy"
+        got = Phrase(f"{where!r} with {_short(value)}; {remedy}")
+        require(condition, "path", f"a posterior file with {rule}", got)
 
     names, shapes = metadata.get("names"), metadata.get("shapes")
     good = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -49,23 +49,23 @@ def check_contents(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor], w
     need(good and all(map(_is_shape, shapes or ())), "a shape for each parameter", shapes)
     for name, kind in (("settings", dict), ("model", str)):
         good = isinstance(metadata.get(name), kind)
-        need(good, f"{name} among its words", metadata.get(name))
+        need(good, f"{name} in its metadata", metadata.get(name))
     _check_settings(metadata["settings"], need)
     likelihood = metadata.get("likelihood")
-    known = isinstance(likelihood, dict) and likelihood.get("name") in LIKELIHOODS
-    need(known, f"a likelihood, one of {', '.join(LIKELIHOODS)}", likelihood)
-    told = {"gaussian": "noise_variance", "custom": "classification"}
-    part = told.get(metadata["likelihood"]["name"])
+    named = isinstance(likelihood, dict) and likelihood.get("name") in LIKELIHOODS
+    need(named, f"a likelihood, one of {', '.join(LIKELIHOODS)}", likelihood)
+    required = {"gaussian": "noise_variance", "custom": "classification"}
+    part = required.get(metadata["likelihood"]["name"])
     good = part is None or part in metadata["likelihood"]
     need(good, f"a likelihood with its {part}", likelihood)
-    good = metadata.get("weighting") in WEIGHTINGS
+    good = metadata.get("weighting") in (*WEIGHTINGS, STACKED)
     need(good, f"a weighting, one of {', '.join(WEIGHTINGS)}", metadata.get("weighting"))
-    wrong = misfit(Cost, metadata.get("cost"))
+    wrong = mismatch(Cost, metadata.get("cost"))
     need(not wrong, "a cost", Phrase(f"a cost where {wrong}"))
     reports = metadata.get("islands")
     need(isinstance(reports, list) and bool(reports), "a report for each island", reports)
     for report in reports or ():
-        wrong = misfit(IslandReport, report)
+        wrong = mismatch(IslandReport, report)
         need(not wrong, "a report for each island", Phrase(f"a report where {wrong}"))
 
     dim = sum(math.prod(shape) for shape in shapes or ())
@@ -85,13 +85,13 @@ def check_contents(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor], w
 
 
 def check_weights(positions: Tensor, within: Tensor, log_evidence: Tensor, need: Any) -> None:
-    """Refuse weights that are none: negative, NaN, or of another sum than 1 inside an island.
+    """Refuse weights that are negative or NaN, or do not sum to 1 inside an island.
 
     Args:
         positions: `(islands, particles, dim)`.
-        within: to be `(islands, particles)`, every row summing to 1.
-        log_evidence: to be `(islands,)`.
-        need: `(condition, rule, given)`: refuses what breaks its rule.
+        within: should be `(islands, particles)`, every row summing to 1.
+        log_evidence: should be `(islands,)`.
+        need: `(condition, rule, value)`: raises an error if the condition is false.
     """
     shape = tuple(positions.shape[:2])
     good = tuple(within.shape) == shape and within.is_floating_point()

@@ -1,7 +1,7 @@
-"""Outputs on a few made-up rows, noted in a saved posterior: is this the module that it was.
+"""Records outputs on a few made-up rows in a saved posterior, to recognise its module.
 
-No row of the data goes into the file. The rows are made up from the shapes, types and ranges of the
-inputs, so that whoever loads the file can make them again.
+No row of the data is written to the file. The rows are made up from the shapes, types and ranges of
+the inputs, so that the same rows can be made when the file is loaded.
 """
 
 from __future__ import annotations
@@ -18,66 +18,74 @@ from sbmc.log import logger
 from sbmc.model.functional import evaluation_copy
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.posterior import Posterior
-from sbmc.target.probing import disagreement, evaluate, is_probe, made_up_rows
+from sbmc.target.probe import disagreement, evaluate, is_probe, made_up_rows
 
 
-def note(posterior: Posterior, model: nn.Module) -> dict[str, Any] | None:
-    """What `compare` needs to tell the module of a posterior from others.
+def record_outputs(posterior: Posterior, model: nn.Module) -> dict[str, Any] | None:
+    """Compute the outputs by which `compare` recognises the module of a posterior.
 
     Args:
-        posterior: what is saved.
+        posterior: the posterior that is saved.
         model: its module.
 
     Returns:
-        Plain values; None where nobody knows what inputs look like, or where the module cannot be
-        called on made-up ones. Then the log says that outputs are not compared when it is loaded.
+        Plain values; None if the shapes of inputs are not known, or if the module cannot be called
+        on made-up rows. Then the log says that outputs will not be compared.
     """
-    looks = posterior.looks
-    if looks is None:
-        logger.info("outputs are not compared on load: the posterior has never seen inputs")
+    description = posterior.input_description
+    if description is None:
+        logger.info("outputs are not compared on load: the posterior has not predicted any inputs")
         return None
-    parts = model, posterior.space, posterior.likelihood, posterior.positions, looks
+    parts = model, posterior.space, posterior.likelihood, posterior.positions, description
     try:
-        values, again = _values(*parts), _values(*parts)
-    # Whatever a user's module or likelihood meets on rows that are not its own.
+        values, second = _values(*parts), _values(*parts)
+    # A user's module or likelihood may raise any error on made-up rows.
     except Exception as error:
-        logger.info("outputs are not compared on load: made-up inputs do not do (%s)", error)
+        logger.info(
+            "outputs are not compared on load: the model fails on made-up inputs (%s)", error
+        )
         return None
-    if disagreement(values, again) != ("", ""):
+    if disagreement(values, second) != ("", ""):
         logger.info("outputs are not compared on load: two calls of the model differ")
         return None
-    return {**values, **looks}
+    return {**values, **description}
 
 
 def compare(
-    noted: Any, model: nn.Module, space: ParameterSpace, likelihood: Likelihood, positions: Tensor
+    recorded: Any,
+    model: nn.Module,
+    space: ParameterSpace,
+    likelihood: Likelihood,
+    positions: Tensor,
 ) -> None:
-    """Refuse a module, or a callable, that does not give what was noted.
+    """Refuse a module or a callable whose values differ from those that were recorded.
 
     Args:
-        noted: what `note` gave; None, as in files of before, compares nothing.
+        recorded: what `record_outputs` gave; None, as in files of before, compares nothing.
         model: the module that was given.
         space: the sampled parameters.
-        likelihood: as it is in the file, or as it was given.
+        likelihood: the likelihood from the file, or the callable that was given.
         positions: those of the file, `(islands, particles, dim)`.
 
     Raises:
         BadInput: outputs or log likelihoods differ by more than rounding.
     """
-    looks = looks_of(noted)
-    if looks is None:
+    description = description_of(recorded)
+    if description is None:
         return
     rule = "`model` must be the one that the file was made with, but got one"
-    again = "Give the module with the code that it had when the posterior was saved."
+    remedy = "Give the module with the code that it had when the posterior was saved."
     try:
-        values = _values(model, space, likelihood, positions, looks)
+        values = _values(model, space, likelihood, positions, description)
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"
-        raise BadInput(f"{rule} that cannot be evaluated as it could ({words}). {again}") from error
-    part, differing = disagreement(noted, values)
+        cause = f"{type(error).__name__}: {error}"
+        raise BadInput(
+            f"{rule} that cannot be evaluated as it could ({cause}). {remedy}"
+        ) from error
+    part, differing = disagreement(recorded, values)
     if part == "outputs":
         raise BadInput(
-            f"{rule} whose outputs differ ({differing}): its forward is another. {again}"
+            f"{rule} whose outputs differ ({differing}): its forward is another. {remedy}"
         )
     if part:
         raise BadInput(
@@ -86,11 +94,11 @@ def compare(
         )
 
 
-def looks_of(noted: Any) -> dict[str, Any] | None:
-    """What inputs and targets look like, by what was noted; None if nothing was."""
-    if not is_probe(noted) or not isinstance(noted.get("inputs"), Mapping):
+def description_of(recorded: Any) -> dict[str, Any] | None:
+    """The description of inputs and targets in a record; None if there is none."""
+    if not is_probe(recorded) or not isinstance(recorded.get("inputs"), Mapping):
         return None
-    return {name: noted.get(name) for name in ("inputs", "targets")}
+    return {name: recorded.get(name) for name in ("inputs", "targets")}
 
 
 def _values(
@@ -98,17 +106,17 @@ def _values(
     space: ParameterSpace,
     likelihood: Likelihood,
     positions: Tensor,
-    looks: Mapping[str, Any],
+    description: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Outputs at the first particle and at the last, and log likelihoods of a user's callable.
 
-    The other likelihoods stand in the file with all that decides them.
+    The other likelihoods are described completely in the file.
     """
     every = positions.flatten(0, 1)
     points = every[:1] if len(every) == 1 else torch.stack([every[0], every[-1]])
     targets = None
-    if isinstance(likelihood, Custom) and looks.get("targets") is not None:
-        made = made_up_rows(looks["targets"], positions)
-        targets = made if isinstance(made, Tensor) else None
-    inputs = made_up_rows(looks["inputs"], positions)
+    if isinstance(likelihood, Custom) and description.get("targets") is not None:
+        rows = made_up_rows(description["targets"], positions)
+        targets = rows if isinstance(rows, Tensor) else None
+    inputs = made_up_rows(description["inputs"], positions)
     return evaluate(evaluation_copy(model, space), space, points, inputs, likelihood, targets)

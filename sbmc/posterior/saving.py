@@ -20,21 +20,21 @@ from sbmc.model.parameters import ParameterSpace, named_tensors
 from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.saved_contents import check_contents, check_weights
-from sbmc.posterior.saved_probe import compare, looks_of, note
+from sbmc.posterior.saved_probe import compare, description_of, record_outputs
 from sbmc.storage.digests import tensor_bytes
-from sbmc.storage.files import parse_json, written_whole
+from sbmc.storage.files import atomic_write, parse_json
 
 FORMAT = "sbmc-posterior"
 VERSION = 2
 
 
 def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
-    """Write a posterior; see `Posterior.save`. The file appears whole or not at all."""
+    """Write a posterior; see `Posterior.save`. The file is written completely or not at all."""
     from safetensors.torch import save_file
 
     final = Path(path)
     require(final.parent.is_dir(), "path", "in an existing folder", str(path))
-    require(not final.is_dir(), "path", "a file's name, and no folder's", str(path))
+    require(not final.is_dir(), "path", "the name of a file, not of a folder", str(path))
     space = posterior.space
     metadata = {
         "format": FORMAT,
@@ -47,7 +47,7 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "cost": posterior.cost.as_dict(),
         "weighting": posterior.weighting,
         "settings": posterior.settings,
-        "probe": note(posterior, model),
+        "probe": record_outputs(posterior, model),
     }
     tensors = {
         "positions": posterior.positions.contiguous(),
@@ -60,14 +60,14 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         metadata["confidence"], more = to_state(posterior.fitted_confidence)
         tensors |= more
     check_weights(posterior.positions, posterior.within, posterior.log_evidence, _need_to_save)
-    words = json.dumps(metadata)
-    texts = {"sbmc": words, "digest": _digest(words, tensors)}
-    with written_whole(final) as temporary:
+    text = json.dumps(metadata)
+    texts = {"sbmc": text, "digest": _digest(text, tensors)}
+    with atomic_write(final) as temporary:
         save_file(tensors, temporary, metadata=texts)
 
 
-def _need_to_save(condition: bool, rule: str, given: object) -> None:
-    require(condition, "posterior", f"one with {rule}", given)
+def _need_to_save(condition: bool, rule: str, value: object) -> None:
+    require(condition, "posterior", f"one with {rule}", value)
 
 
 def load(
@@ -88,9 +88,9 @@ def load(
         The posterior; it predicts the same bits as the one that was saved.
 
     Raises:
-        BadInput: no such file, a damaged one, another kind of file, or another model: of another
-            structure, other frozen weights or buffers, or with other outputs on a few made-up rows.
-            Another `likelihood` is found out in the same way.
+        BadInput: there is no such file, it is damaged or of another kind; or the model has another
+            structure, other frozen weights or buffers, or other outputs on a few made-up rows. A
+            different `likelihood` is recognised in the same way.
     """
     require(
         isinstance(model, nn.Module), "model", "a torch.nn.Module", Phrase(type(model).__name__)
@@ -123,30 +123,30 @@ def load(
         within=tensors["within"],
         weighting=metadata["weighting"],
     )
-    posterior._looks = looks_of(metadata.get("probe"))
+    posterior._input_description = description_of(metadata.get("probe"))
     if metadata.get("confidence") is not None:
         posterior.fitted_confidence = _confidence(path, metadata["confidence"], tensors, posterior)
     return posterior
 
 
-def _confidence(path: Any, words: Any, tensors: dict[str, Tensor], posterior: Posterior) -> Any:
+def _confidence(path: Any, state: Any, tensors: dict[str, Tensor], posterior: Posterior) -> Any:
     from sbmc.confidence import from_state
 
     try:
-        confidence = from_state(words, tensors)
+        confidence = from_state(state, tensors)
         confidence.bind(posterior._predict_classes, posterior.origin)
-    # Whatever a part of another kind leads to: it is the file that is at fault.
+    # Any error means that the file is at fault.
     except Exception as error:
         raise BadInput(
-            f"`path` must be a posterior file with a whole confidence, but got {str(path)!r} "
+            f"`path` must be a posterior file with a complete confidence, but got {str(path)!r} "
             f"({type(error).__name__}: {error}). Save the posterior again."
         ) from error
     return confidence
 
 
-def _digest(words: str, tensors: dict[str, Tensor]) -> str:
-    """What shows that a byte of the file has changed."""
-    digest = hashlib.sha256(words.encode())
+def _digest(text: str, tensors: dict[str, Tensor]) -> str:
+    """The digest of the file's contents, which shows whether they have changed."""
+    digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
         digest.update(tensor_bytes(tensors[name]))
@@ -170,17 +170,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     )
     require(good, "path", "a file that Posterior.save wrote", str(path))
     intact = _digest(texts["sbmc"], tensors) == texts["digest"]
-    damaged = Phrase(f"{str(path)!r}, whose contents have changed since")
+    damaged = Phrase(f"{str(path)!r}, whose contents have changed since it was written")
     require(intact, "path", "an undamaged posterior file", damaged)
     try:
         metadata = parse_json(texts["sbmc"])
     except ValueError as error:
         metadata = error
     rule = "a file that Posterior.save wrote"
-    require(isinstance(metadata, dict), "path", rule, Phrase(f"{str(path)!r} with other words"))
+    require(isinstance(metadata, dict), "path", rule, Phrase(f"{str(path)!r} with other metadata"))
     kind = metadata.get("format"), metadata.get("version")
-    given = Phrase(f"{kind[0]} version {kind[1]}")
-    require(kind == (FORMAT, VERSION), "path", f"of format {FORMAT} version {VERSION}", given)
+    got = Phrase(f"{kind[0]} version {kind[1]}")
+    require(kind == (FORMAT, VERSION), "path", f"of format {FORMAT} version {VERSION}", got)
     check_contents(metadata, tensors, str(path))
     return metadata, tensors
 
@@ -193,7 +193,7 @@ def _require_parameters(model: nn.Module, space: ParameterSpace) -> None:
 
 
 def describe_likelihood(likelihood: Likelihood) -> dict[str, Any]:
-    """A likelihood as plain values; of a callable no more than that it is one."""
+    """A likelihood as plain values; a callable cannot be described further."""
     if isinstance(likelihood, Gaussian):
         return {"name": "gaussian", "noise_variance": likelihood.noise_variance}
     if isinstance(likelihood, Categorical):

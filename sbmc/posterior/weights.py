@@ -11,7 +11,9 @@ from torch import Tensor
 from sbmc.checks import BadInput, nearest
 
 WEIGHTINGS = ("evidence", "equal")
-# Fewer islands tell nothing of how much their evidence varies.
+# Not for a user to choose: the islands are members of a mixture, with weights from unseen rows.
+STACKED = "stacked"
+# With fewer islands, the variation of their evidence cannot be estimated.
 FEWEST_FOR_ERROR = 3
 
 
@@ -49,20 +51,22 @@ def island_weights(log_evidence: Tensor, within: Tensor, weighting: str) -> Tens
     Log-sum-exp until the last line, in float64.
 
     Args:
-        log_evidence: `(islands,)`.
+        log_evidence: `(islands,)`; of a mixture, the logs of the islands' weights.
         within: weights inside each island, `(islands, particles)`, every row summing to 1.
-        weighting: `"evidence"`: islands count by their evidence; `"equal"`: all the same.
+        weighting: `"evidence"`: islands count by their evidence; `"equal"`: all the same;
+            `"stacked"`: by the weights of a mixture.
 
     Returns:
         The weights, float64.
     """
-    by_evidence = log_evidence.double() if weighting == "evidence" else torch.zeros(len(within))
-    across = torch.softmax(by_evidence.double(), 0)
+    by_number = weighting in ("evidence", STACKED)
+    log_weights = log_evidence.double() if by_number else torch.zeros(len(within))
+    across = torch.softmax(log_weights.double(), 0)
     return across.unsqueeze(1) * within.double().cpu()
 
 
 def check_weighting(weighting: str) -> None:
-    """Refuse a word that is no way to combine islands."""
+    """Refuse an unknown way to combine islands."""
     if weighting not in WEIGHTINGS:
         raise BadInput(
             f"`island_weights` must be one of {', '.join(WEIGHTINGS)}, "

@@ -1,7 +1,7 @@
 """How good a prediction is: accuracy, NLL, Brier score, calibration, entropies, standard errors.
 
 Probabilities and labels may be tensors, arrays or lists. Results are plain floats, computed in
-float64. Values that are no probabilities are refused; nothing is ever taken for logits.
+float64. Values that are not probabilities are refused, and never taken for logits.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sbmc.checks import require
 from sbmc.prediction.prediction import Prediction, RegressionPrediction
 
 _KINDS = ("total", "aleatoric", "epistemic")
-# Rounding of float32 over a thousand classes stays well inside.
 # Examples whose differences from the labels are held at a time.
 _PIECE = 4096
+# Rounding of float32 over a thousand classes stays well inside.
 _SUM_WITHIN = 1e-3
 
 
@@ -65,8 +65,8 @@ def nll(probs: Any, labels: Any) -> float:
         0.4904
     """
     probs, labels = _checked(probs, labels)
-    given = probs.gather(1, labels.unsqueeze(1)).clamp(min=torch.finfo(torch.float64).tiny)
-    return -given.log().mean().item()
+    label_probs = probs.gather(1, labels.unsqueeze(1)).clamp(min=torch.finfo(torch.float64).tiny)
+    return -label_probs.log().mean().item()
 
 
 def brier(probs: Any, labels: Any) -> float:
@@ -92,8 +92,8 @@ def brier(probs: Any, labels: Any) -> float:
     probs, labels = _checked(probs, labels)
     each = []
     # In pieces: of many classes, both the labels and the differences are as large as `probs`.
-    for some, given in zip(probs.split(_PIECE), labels.split(_PIECE), strict=True):
-        truth = torch.nn.functional.one_hot(given, probs.shape[1])
+    for some, piece_labels in zip(probs.split(_PIECE), labels.split(_PIECE), strict=True):
+        truth = torch.nn.functional.one_hot(piece_labels, probs.shape[1])
         each.append((some - truth).square().sum(dim=-1))
     return torch.cat(each).mean().item()
 
@@ -136,7 +136,7 @@ def standard_error(values: Sequence[float] | Tensor) -> float:
         sqrt(1/R Σ_r (x_r − x̄)²) / sqrt(R)
 
     The unbiased divisor, R − 1, would give more by sqrt(R / (R − 1)): 12 % for five runs. The
-    paper's is kept because the numbers are to stand beside its own.
+    paper's divisor is used so that numbers can be compared with those of the paper.
 
     Args:
         values: one number per run.
@@ -317,8 +317,8 @@ def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
     require(probs.ndim == 2 and probs.numel() > 0, "probs", "of shape (examples, classes)", shape)
     rule = f"of shape (examples,), here ({shape[0]},)"
     require(tuple(labels.shape) == shape[:1], "labels", rule, tuple(labels.shape))
-    whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
-    require(whole, "labels", "integers", labels.dtype)
+    integers = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+    require(integers, "labels", "integers", labels.dtype)
     labels = labels.long()
     outside = labels[(labels < 0) | (labels >= shape[1])]
     rule = f"from 0 to {shape[1] - 1}"

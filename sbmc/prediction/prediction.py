@@ -146,7 +146,7 @@ class RegressionPrediction:
 
 
 def classification_prediction(log_probs: Tensor, weights: Tensor) -> Prediction:
-    """Combine what the particles say about one batch of examples.
+    """Combine the predictions of particles for one batch of examples.
 
     The formulae are those of `Prediction`. A particle of weight zero is left out before anything is
     computed, so it may have failed in any way, NaN included.
@@ -172,11 +172,11 @@ def classification_prediction(log_probs: Tensor, weights: Tensor) -> Prediction:
     shape = tuple(log_probs.shape)
     rule = "of shape (particles, examples, classes)"
     require(log_probs.ndim == 3 and shape[2] > 0, "log_probs", rule, shape)
-    weights, kept = _checked_weights(weights, particles=shape[0])
-    log_probs = log_probs[kept.to(log_probs.device)].double()
-    weights = weights[kept].to(log_probs.device).view(-1, 1, 1)
+    weights, weighted = _checked_weights(weights, particles=shape[0])
+    log_probs = log_probs[weighted.to(log_probs.device)].double()
+    weights = weights[weighted].to(log_probs.device).view(-1, 1, 1)
 
-    _refuse_nan(log_probs, "log_probs", kept)
+    _refuse_nan(log_probs, "log_probs", weighted)
     excess = log_probs.logsumexp(dim=-1).abs()
     if excess.numel() and not (excess.max() <= _NORMALISED_WITHIN):
         total_mass = log_probs.exp().sum(dim=-1).flatten()[excess.argmax()].item()
@@ -232,16 +232,16 @@ def regression_prediction(
     shape = tuple(means.shape)
     rule = "of shape (particles, examples) or (particles, examples, outputs)"
     require(means.ndim in (2, 3), "means", rule, shape)
-    weights, kept = _checked_weights(weights, particles=shape[0])
+    weights, weighted = _checked_weights(weights, particles=shape[0])
     noise = torch.as_tensor(noise_variance, dtype=torch.float64, device=means.device)
     rule = f"a number or of the shape of `means`, {shape}"
     require(noise.ndim == 0 or noise.shape == means.shape, "noise_variance", rule, noise.shape)
 
-    rows = kept.to(means.device)
+    rows = weighted.to(means.device)
     means, noise = means[rows].double(), noise.expand(shape)[rows]
-    weights = weights[kept].to(means.device).view(-1, *[1] * (means.ndim - 1))
-    _refuse_nan(means, "means", kept)
-    _refuse_nan(noise, "noise_variance", kept)
+    weights = weights[weighted].to(means.device).view(-1, *[1] * (means.ndim - 1))
+    _refuse_nan(means, "means", weighted)
+    _refuse_nan(noise, "noise_variance", weighted)
     if noise.numel():
         smallest = noise.min().item()
         require(smallest >= 0, "noise_variance", "non-negative", smallest)
@@ -287,9 +287,9 @@ def _joined(name: str, parts: list[Any]) -> Any:
 
 
 def _largest_and_margin(probs: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest probability over classes, and what it has over the second largest."""
+    """The largest probability over classes, and its distance from the second largest."""
     if probs.shape[-1] == 1:
-        return probs[..., 0], probs[..., 0]  # a class that is not there has probability zero
+        return probs[..., 0], probs[..., 0]  # a missing class has probability zero
     top = probs.topk(2, dim=-1).values
     return top[..., 0], top[..., 0] - top[..., 1]
 
@@ -319,9 +319,9 @@ def _checked_weights(weights: Tensor, particles: int) -> tuple[Tensor, Tensor]:
     return weights / total, weights > 0
 
 
-def _refuse_nan(values: Tensor, name: str, kept: Tensor) -> None:
+def _refuse_nan(values: Tensor, name: str, weighted: Tensor) -> None:
     bad = values.isnan().flatten(start_dim=1).any(dim=1).cpu()
     if bad.any():
-        particles = kept.nonzero().flatten().cpu()[bad].tolist()
+        particles = weighted.nonzero().flatten().cpu()[bad].tolist()
         rule = "free of NaN for every particle of positive weight"
         raise BadInput(f"`{name}` must be {rule}, but got NaN for particles {particles}.")

@@ -1,1 +1,1 @@
-"""The anchored Gaussian prior, and the whitened coordinates that it gives."""
+"""The original prior by layer, the anchored Gaussian prior, and its whitened coordinates."""

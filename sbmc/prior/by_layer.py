@@ -14,18 +14,22 @@ from sbmc.checks import is_number, require
 from sbmc.model.parameters import ParameterSpace
 from sbmc.prior.layer_rules import Rule, rules_of_model
 
+# What "auto" is for training, which looks for a maximum. In many dimensions the mode of a narrow
+# prior is far from where its mass is: trained on 320 digits with 5 / fan_in, an MLP 4 × 64 shrinks
+# to nothing (10 % correct), where at least 1 for every weight gives 90 %.
+LEAST_IN_TRAINING = 1.0
 # A layer's trained weights may have at most this mean square, in units of the prior's variance.
 MOST_MEAN_SQUARE = 2.0
 
 
 @dataclass(frozen=True)
 class ParameterPrior:
-    """The original prior of one parameter, and how the trained weights stand to it.
+    """The original prior of one parameter, compared with the trained weights.
 
     Args:
         name: of the parameter.
         shape: its shape.
-        rule: where the variance comes from, in words.
+        rule: where the variance comes from, as text.
         variance: of each entry; the mean of them where they differ.
         centre: of each entry.
         fan_in: what the rule divides by, if it does.
@@ -52,7 +56,7 @@ class ParameterPrior:
         return None if self.mean_square is None else math.sqrt(self.mean_square / self.variance)
 
     def as_setting(self) -> dict[str, Any]:
-        """What `posterior.settings` keeps: plain values, without those that say nothing."""
+        """Plain values for `posterior.settings`, without defaults."""
         plain: dict[str, Any] = {"rule": self.rule, "variance": self.variance}
         if self.centre:
             plain["centre"] = self.centre
@@ -85,6 +89,7 @@ class ByLayer:
         biases: variance of biases.
         gains: variance of the gains of normalisation layers, around 1.
         embeddings: variance of embeddings.
+        least: raises every variance that is below it; 0 raises none.
         widen: whether to keep the trained weights probable, as described.
 
     Raises:
@@ -108,6 +113,7 @@ class ByLayer:
     gains: float = 0.25
     # Torch draws embeddings from N(0, 1); nothing is summed over, so there is no fan-in.
     embeddings: float = 1.0
+    least: float = 0.0
     widen: bool = True
 
     def __post_init__(self) -> None:
@@ -115,6 +121,8 @@ class ByLayer:
             value = getattr(self, name)
             good = is_number(value) and 0 < value < math.inf
             require(good, name, "positive and finite", value)
+        good = is_number(self.least) and 0 <= self.least < math.inf
+        require(good, "least", "a non-negative number", self.least)
         require(isinstance(self.widen, bool), "widen", "True or False", self.widen)
 
     def __repr__(self) -> str:
@@ -130,7 +138,7 @@ class ByLayer:
     def variance_of(self, rule: Rule) -> float:
         """The variance that a rule gives."""
         scale = 1.0 if rule.scale == "unit" else float(getattr(self, rule.scale))
-        return scale * rule.factor / (rule.fan_in or 1)
+        return max(scale * rule.factor / (rule.fan_in or 1), float(self.least))
 
     def parameters(
         self, model: nn.Module, space: ParameterSpace, trained: Tensor | None

@@ -40,30 +40,32 @@ class PriorDescription:
     @property
     def notes(self) -> list[str]:
         """Sentences about what was guessed, shared or read off the weights."""
-        found = ["rms / sd: of the weights around the centre, in prior standard deviations."]
+        sentences = ["rms / sd: of the weights around the centre, in prior standard deviations."]
         widened = [each.name for each in self.parameters if each.widened]
         if widened:
-            found.append(
+            sentences.append(
                 f"Widened to half the mean square of the weights, because that was more than "
                 f"{MOST_MEAN_SQUARE:g} times the rule's variance: {', '.join(widened)}. This is "
                 f"empirical Bayes, so no evidence is reported."
             )
         elif self.prior.empirical is not None:
-            found.append(f"Empirical Bayes, so no evidence is reported: {self.prior.empirical}.")
+            sentences.append(
+                f"Empirical Bayes, so no evidence is reported: {self.prior.empirical}."
+            )
         for each in self.parameters:
             if each.shared_with:
-                found.append(
+                sentences.append(
                     f"{each.name} is tied to {', '.join(each.shared_with)}, and has the rule of "
                     f"its narrowest use."
                 )
         guessed = [each.name for each in self.parameters if each.guessed]
         if guessed:
-            found.append(
+            sentences.append(
                 f"The type of the layer is not known, and the shape decided: "
                 f"{', '.join(guessed)}. `sbmc.prior.layer_rules.layer_rules.register` teaches a "
                 f"rule; a mapping gives a variance."
             )
-        return found
+        return sentences
 
     def __repr__(self) -> str:
         rows = [HEADINGS, *(_cells(each) for each in self.parameters)]
@@ -146,11 +148,11 @@ the rule's variance: 3.weight. This is empirical Bayes, so no evidence is report
 
 
 def _cells(row: ParameterPrior) -> tuple[str, ...]:
-    words = [row.rule, *["widened"] * row.widened, *["tied"] * bool(row.shared_with)]
+    labels = [row.rule, *["widened"] * row.widened, *["tied"] * bool(row.shared_with)]
     return (
         row.name,
         "×".join(map(str, row.shape)) or "1",
-        ", ".join(words),
+        ", ".join(labels),
         "" if row.fan_in is None else str(row.fan_in),
         f"{row.centre:g}",
         f"{row.variance:.4g}",

@@ -30,7 +30,7 @@ from sbmc.prior.laplace_fit import fit_laplace
 # Steps of Adam on the logarithms of the variances, and their size.
 STEPS, RATE = 200, 0.1
 # Variances stay within this factor of the rule's: where neither the data nor the trained weights
-# tell anything of a layer, the marginal likelihood has no maximum.
+# have information about a layer, the marginal likelihood has no maximum.
 FARTHEST = 1000.0
 
 

@@ -276,7 +276,7 @@ def _finds(pattern: str, name: str) -> bool:
 
 
 def require_used(variance: Mapping[str, Any], space: ParameterSpace) -> None:
-    """A pattern that finds nothing is a slip of the keyboard, and would leave its value unused."""
+    """Refuse a pattern that matches no parameter, since it is probably mistyped."""
     for pattern in variance:
         rule = f"a mapping whose patterns each match a sampled parameter (of {list(space.names)})"
         used = any(_finds(pattern, name) for name in space.names)

@@ -1,4 +1,4 @@
-"""`sbmc.Prior`: the forms of the prior that few runs need."""
+"""`sbmc.Prior`: rarer forms of the prior, and the temperature of the posterior."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Prior:
         require(good, "posterior_temperature", "positive and finite", temperature)
 
     def __repr__(self) -> str:
-        """What differs from the defaults."""
+        """The options that differ from the defaults."""
         shown = ", ".join(f"{name}={value!r}" for name, value in changed_options(self).items())
         return f"Prior({shown})"
 

@@ -34,7 +34,7 @@ class OriginalPrior:
         centre: `(dim,)`; None for 0.
         parameters: the same by parameter, with the rules.
         given: what the user asked for, as plain values.
-        empirical: how the data decided the prior, in words; None if they did not.
+        empirical: how the data decided the prior, as text; None if they did not.
         epochs: passes over the data that this took.
     """
 
@@ -47,7 +47,7 @@ class OriginalPrior:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For the settings of a posterior: what was asked for, and what came of it by parameter."""
+        """For the settings of a posterior: the argument of the user, and the prior by parameter."""
         plain: dict[str, Any] = {"prior_variance": self.given}
         if any(each.rule != GIVEN for each in self.parameters):
             plain["prior_by_parameter"] = {each.name: each.as_setting() for each in self.parameters}

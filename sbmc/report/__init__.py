@@ -1,1 +1,1 @@
-"""What pages are made of: charts, tables, numbers and safe markup."""
+"""Figures for pages and files, and pages of figures and tables, about any results."""

@@ -1,72 +1,56 @@
-"""A figure: heading, what to see in it, key, picture, and its data as a table."""
+"""A figure: its title, how to read it, a chart, and the data of the chart as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
+from sbmc.report.charts import Chart
+from sbmc.report.charts.svg import draw_svg
+from sbmc.report.charts.svg.legend import draw_legend
 from sbmc.report.markup import Html, el
-from sbmc.report.numbers import short
-from sbmc.report.tables import number, plain_rows, table
+from sbmc.report.tables import Table
 
 
-def figure(
-    title: str,
-    caption: object,
-    picture: Html,
-    data: Html,
-    *,
-    legend: Html | None = None,
-    wide: bool = False,
-) -> Html:
-    """Put a figure together.
+@dataclass(frozen=True)
+class Figure:
+    """A figure, apart from how it is drawn: `render` for a page, `draw_picture` for a file.
 
-    Args:
+    Attributes:
         title: what it shows.
-        caption: how to read it, in a sentence.
-        picture: with a text alternative of its own.
-        data: the table of what is drawn.
-        legend: the key, if there is more than one series.
-        wide: whether it takes the whole width.
-
-    Returns:
-        The figure.
-    """
-    return el(
-        "figure",
-        el("figcaption", el("h4", title), el("p", caption)),
-        legend,
-        picture,
-        el("details", el("summary", f"Data: {title}"), data),
-        class_="wide" if wide else None,
-    )
-
-
-def grid(*figures: Html | None) -> Html:
-    """Figures side by side where there is room."""
-    return el("div", *figures, class_="figures")
-
-
-def curve_table(
-    caption: str,
-    x: str,
-    places: Sequence[float],
-    columns: Sequence[tuple[str, Sequence[float]]],
-) -> Html:
-    """The table of curves over common places: what is drawn, and what the script reads off."""
-    rows = [
-        [number(place), *(number(float(values[index])) for _, values in columns)]
-        for index, place in enumerate(places)
-    ]
-    headings = [x, *(label for label, _ in columns)]
-    return table(caption, headings, plain_rows(rows), sortable=False, class_="curves")
-
-
-def between(values: Sequence[float], digits: int = 3) -> str:
-    """Words for an extent.
+        caption: how to read it, in a sentence or two.
+        chart: what is drawn.
+        alt: what can be seen in it, for readers who cannot see it.
+        data: the table below it, if it is not the chart's own.
 
     Example:
-        >>> between([0.25, 0.5]), between([0.25])
-        ('0.25 to 0.5', '0.25')
+        >>> from sbmc.report.charts import Curve, LineChart
+        >>> from sbmc.report.charts.axis import Axis
+        >>> from sbmc.report.charts.style import series_style
+        >>> curve = Curve(series_style(0, "S-HMC"), x=[0.0, 0.5, 1.0], y=[0.0, 0.8, 1.0])
+        >>> chart = LineChart([curve], Axis("false positives"), Axis("true positives"))
+        >>> figure = Figure("ROC", "Higher is better.", chart, alt="A curve above the diagonal.")
+        >>> figure.render()[:46]
+        '<figure><figcaption><h4>ROC</h4><p>Higher is b'
     """
-    low, high = short(min(values), digits), short(max(values), digits)
-    return low if low == high else f"{low} to {high}"
+
+    title: str
+    caption: str
+    chart: Chart
+    alt: str
+    data: Table | None = None
+
+    def render(self) -> Html:
+        """The figure as a part of a page."""
+        data = self.data or self.chart.table()
+        return el(
+            "figure",
+            el("figcaption", el("h4", self.title), el("p", self.caption)),
+            draw_legend(self.chart.key()),
+            draw_svg(self.chart, self.alt),
+            el("details", el("summary", f"Data: {self.title}"), data.render(self.title)),
+        )
+
+
+def render_figures(*figures: Figure | None) -> Html:
+    """Figures side by side where there is room; None is left out."""
+    return el("div", *(each.render() for each in figures if each), class_="figures")

@@ -32,6 +32,31 @@ def number(value: float | None, digits: int = 3) -> Cell:
     return Cell(short(value, digits), value)
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table as data; `table` makes it a part of a page.
+
+    Attributes:
+        headings: of the columns; the first column names the rows.
+        rows: of cells: `Cell`, or anything that is shown as it is.
+        curves: whether each row is a point of several curves, which readers have no need to sort.
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    curves: bool = False
+
+    def render(self, caption: str) -> Html:
+        """The table as a part of a page."""
+        return table(
+            caption,
+            self.headings,
+            plain_rows(self.rows),
+            sortable=not self.curves,
+            class_="curves" if self.curves else None,
+        )
+
+
 def table(
     caption: object,
     headings: Sequence[object],
@@ -55,23 +80,23 @@ def table(
         The table, in a box that scrolls sideways where it is too wide and that the keyboard
         reaches.
     """
-    given = [[list(cells) for cells in group] for group in groups]
+    row_groups = [[list(cells) for cells in group] for group in groups]
     columns = len(headings)
-    numeric = [_is_numeric(given, column) for column in range(columns)]
+    numeric = [_is_numeric(row_groups, column) for column in range(columns)]
     head = [
         el("th", each, scope="col", class_="number" if is_number else None)
         for each, is_number in zip(headings, numeric, strict=True)
     ]
     bodies = []
-    for group in given:
+    for group in row_groups:
         rows = []
         for index, cells in enumerate(group):
             first, *others = cells
             start = first if isinstance(first, Cell) else Cell(first)
-            made = [_cell("th", start, scope="row")]
-            made += [_cell("td", c if isinstance(c, Cell) else Cell(c)) for c in others]
-            made += [el("td")] * (columns - len(cells))
-            rows.append(el("tr", *made, class_="quiet" if index in quiet else None))
+            row_cells = [_cell("th", start, scope="row")]
+            row_cells += [_cell("td", c if isinstance(c, Cell) else Cell(c)) for c in others]
+            row_cells += [el("td")] * (columns - len(cells))
+            rows.append(el("tr", *row_cells, class_="quiet" if index in quiet else None))
         bodies.append(el("tbody", *rows))
     inner = el(
         "table",

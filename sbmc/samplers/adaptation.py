@@ -1,4 +1,4 @@
-"""Step sizes: a first one found by search, and the rule that adapts it to the acceptance."""
+"""Step sizes: the search for a first one, and the rule that adapts it to the acceptance."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sbmc.checks import is_number, require
 FIRST_GUESS = 0.1
 SEARCH_ACCEPTANCE = 0.7
 SEARCH_PROBES = 12
-# What forecasts say of it.
+# The note of forecasts.
 SEARCH_NOTE = f"the search for a step size: {SEARCH_PROBES} epochs at most"
 
 
 class Adaptive(Protocol):
-    """What the rule reads of an algorithm's settings, which are frozen."""
+    """The settings of a sampler that the rule reads."""
 
     @property
     def step_size(self) -> float | None:
@@ -29,7 +29,7 @@ class Adaptive(Protocol):
 
     @property
     def acceptance_band(self) -> tuple[float, float]:
-        """Acceptance that leaves the step size alone."""
+        """Acceptances at which the step size is not changed."""
 
     @property
     def shrink(self) -> float:
@@ -70,23 +70,23 @@ class StepSearch:
 
     Attributes:
         trial: the step size to try next.
-        wanted: the acceptance to cross.
-        largest: no larger one is tried.
+        aim: the acceptance to bracket.
+        largest: the largest step size that is tried.
         good: the largest one known to be accepted.
         bad: the smallest one known to be rejected.
     """
 
     trial: float = FIRST_GUESS
-    wanted: float = SEARCH_ACCEPTANCE
+    aim: float = SEARCH_ACCEPTANCE
     largest: float = math.inf
     good: float | None = None
     bad: float | None = None
     done: bool = False
 
     def update(self, acceptance: float) -> None:
-        """Take in the acceptance at `trial` and choose the next trial."""
+        """Use the acceptance at `trial` to choose the next trial."""
         bracketed = self.good is not None and self.bad is not None
-        if acceptance >= self.wanted:
+        if acceptance >= self.aim:
             self.good = self.trial
         else:
             self.bad = self.trial

@@ -1,4 +1,4 @@
-"""Settings that all chains with a Metropolis step share: how long, how fast, what is kept."""
+"""Settings that all chains with a Metropolis step share: length, step size, and draws."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sbmc.samplers.remedies import FEWEST_PASSES, Symptom, call_of, longer_run
 if TYPE_CHECKING:
     from typing import Self
 
-# What the paper gives its chains: about the cost of training once.
+# The budget of the paper's chains: about the cost of training once.
 DEFAULT_EPOCHS = 160
-# Stochastic gradients are noisy: their step size is a fraction of one that was still too large for
-# exact moves. On all networks of `benchmarks/health.py` that needed a remedy, this one moved them.
+# Stochastic gradients are noisy: the remedy divides a step size that was too large for exact moves
+# by this. On all networks of `benchmarks/health.py` that needed a remedy, particles then moved.
 SMALLER = 5
 
 
-class Plan(NamedTuple):
-    """What the next step of an island is going to be; it must not depend on any position."""
+class NextStep(NamedTuple):
+    """The length and step size of an island's next step; they must not depend on any position."""
 
     evaluations: int  # leapfrog steps, for a sampler that has them
     step_size: float
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ChainSettings(Sampler):
-    """What all samplers have in common that `run_chains` runs; not a sampler itself.
+    """The settings that all samplers of `run_chains` have in common; not a sampler itself.
 
     Args:
         steps: steps per chain; or
@@ -46,12 +46,12 @@ class ChainSettings(Sampler):
         step_size: the first step size; searched for at the start if not given.
         adapt: whether the step size is adapted during warm-up, from the acceptance across the
             particles of the island: times `shrink` below the band, times `grow` above it.
-        acceptance_band: the acceptance that is left alone.
+        acceptance_band: the acceptances at which the step size is not changed.
         shrink: factor below the band.
         grow: factor above it.
         warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
-        draws: states kept of each chain, `thinning` steps apart, the last of them at the end. They
-            stand as further particles in the posterior.
+        draws: states kept of each chain, `thinning` steps apart, the last of them at the end. In
+            the posterior they are further particles.
         thinning: steps from one kept state to the next.
 
     Raises:
@@ -105,17 +105,19 @@ class ChainSettings(Sampler):
         steps, search = self.steps, 0
         if steps is None:
             each = self.evaluations_each
-            known = "1 unless the number of steps is known (`steps`, or `epochs` with `leapfrog`)"
-            require(each is not None, "draws", known, self.draws)
+            rule = "1 unless the number of steps is known (`steps`, or `epochs` with `leapfrog`)"
+            require(each is not None, "draws", rule, self.draws)
             assert each is not None
             steps = (self.budget - 1) // each
-            # The search for a step size may take some of a budget; draws must fit in what is sure.
+            # The search for a step size may use some of a budget; draws must fit into the rest.
             search = 0 if self.step_size is not None else math.ceil(SEARCH_PROBES / each)
-        kept = steps - max(math.ceil(steps * self.warmup), min(search, math.ceil(steps / 2)))
+        sampling_steps = steps - max(
+            math.ceil(steps * self.warmup), min(search, math.ceil(steps / 2))
+        )
         require(
-            (self.draws - 1) * self.thinning < kept,
+            (self.draws - 1) * self.thinning < sampling_steps,
             "draws",
-            f"few enough that draws x thinning fits in the {kept} steps after warm-up",
+            f"few enough that draws x thinning fits in the {sampling_steps} steps after warm-up",
             (self.draws, self.thinning),
         )
 
@@ -135,14 +137,14 @@ class ChainSettings(Sampler):
         return 0
 
     def count_step(self) -> tuple[int, tuple[str, ...]]:
-        """Evaluations of a step; where they depend on the run, an assumption and a note of it."""
+        """Evaluations of a step, and notes on what had to be assumed for the count."""
         return self.evaluations_each or 1, ()
 
     def evaluations(self) -> EvaluationCount:
-        """Evaluations of a chain: the budget, or what the steps and their preparation take.
+        """Evaluations of a chain: the budget, or those of its steps and their preparation.
 
         Returns:
-            With a search for a step size, the most that there can be.
+            The count. With a search for a step size it is an upper bound.
         """
         limited = self.limited()
         notes: tuple[str, ...] = ()
@@ -159,14 +161,14 @@ class ChainSettings(Sampler):
 
     @property
     def vectors(self) -> int:
-        """Vectors of a position's size that a particle takes at the worst moment of a step."""
+        """Vectors of a position's size that a particle takes at the peak of a step."""
         return VECTORS if self.with_gradient else VECTORS_WITHOUT_GRADIENT
 
     @classmethod
     def remedies(
         cls, symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
     ) -> tuple[str, ...]:
-        """A longer run; and if moves are rejected, a sampler that rejects none."""
+        """Suggest a longer run and, if moves are rejected, a sampler that never rejects."""
         longer = call_of(cls, settings, longer_run(settings, DEFAULT_EPOCHS))
         if list(symptoms) == ["too few moves"]:
             return (f"Give the chains a longer run: {longer}.",)
@@ -183,33 +185,33 @@ class ChainSettings(Sampler):
 
     @property
     def largest_step(self) -> float:
-        """The bound of a step size."""
+        """The largest step size."""
         return math.inf
 
     @property
     def search_acceptance(self) -> float:
-        """The acceptance of single steps that the search for a step size looks for."""
+        """The acceptance of single steps at which the search for a step size aims."""
         return sum(self.acceptance_band) / 2
 
     @property
     def launched(self) -> int:
-        """How many steps are taken without a Metropolis test at first."""
+        """How many first steps are taken without a Metropolis test."""
         return 0
 
-    def plan(self, step_size: float, uniform: float, left: int | None) -> Plan:
-        """The next step.
+    def next_step(self, step_size: float, uniform: float, remaining: int | None) -> NextStep:
+        """Choose the length and the step size of the next step.
 
         Args:
             step_size: ε.
-            uniform: a draw from [0, 1), for a length that is random.
-            left: evaluations that remain of a budget, if there is one.
+            uniform: a draw from [0, 1), for a random length.
+            remaining: evaluations that remain of a budget, if there is one.
 
         Returns:
-            Its evaluations, no more than are left, and the step size to use in it.
+            The evaluations, at most those that remain, and the step size.
         """
-        return Plan(1, step_size)
+        return NextStep(1, step_size)
 
     def limited(self) -> Self:
-        """The settings with `steps` or a budget: by default, one of 160 epochs."""
+        """The settings with `steps` or a budget, which is 160 epochs by default."""
         given = self.steps is not None or self.epochs is not None
         return self if given else replace(self, epochs=DEFAULT_EPOCHS)

@@ -1,7 +1,7 @@
 """The loop around a Markov chain: budgets, step-size adaptation, finite checks, draws.
 
-It is given the algorithm's `init` and `step`; it never mentions which algorithm it is. Islands
-that run as one batch keep their own step sizes, budgets and noise; one that is done leaves it.
+It is given the `init` and `step` of an algorithm. Islands in one batch have their own step sizes,
+budgets and noise. A finished island is removed from the batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_PROBES, StepSearch, adapted
 from sbmc.samplers.chain_settings import ChainSettings
-from sbmc.samplers.launching import Launch, not_launched
+from sbmc.samplers.launch import Launch, not_launched
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.samplers.snapshot import (
     NO_CHECKPOINTS,
@@ -47,15 +47,15 @@ class ChainRun:
         outcome: `completed`, `failed`, or `running`.
         message: why it failed.
         forward_epochs: evaluations without gradient per particle so far.
-        launches: steps without a Metropolis test that every particle has behind it.
+        launches: how many launches every particle has made.
         sampling_steps: steps made after warm-up.
         accepted_sum: acceptance probabilities of each particle, summed over the steps after
             warm-up, `(particles,)` float64; None for a run that has not begun.
-        launched: which particles are past their launch, `(particles,)` bool; None if the sampler
-            launches none.
-        launch_counts: launches that each particle has behind it, `(particles,)` int64, or None.
+        launched: which particles have made all their launches, `(particles,)` bool; None if the
+            sampler launches none.
+        launch_counts: how many launches each particle has made, `(particles,)` int64, or None.
         launch_shrinks: how often each particle's own step size was shrunk, `(particles,)` int64, or
-            None; see `launching`.
+            None; see `launch`.
     """
 
     step_size: float
@@ -78,31 +78,31 @@ class ChainRun:
 
     @property
     def particle_acceptance(self) -> Tensor | None:
-        """Mean acceptance of each particle after warm-up; None if nothing came after it."""
+        """Mean acceptance of each particle after warm-up; None if there were no such steps."""
         if self.accepted_sum is None or self.sampling_steps == 0:
             return None
         return self.accepted_sum / self.sampling_steps
 
     @property
     def launch(self) -> Launch | None:
-        """How far its particles are with their launches; None if the sampler launches none."""
+        """The launches of its particles; None if the sampler launches none."""
         if self.launch_counts is None or self.launch_shrinks is None:
             return None
         return Launch(self.launch_counts, self.launch_shrinks)
 
     def set_launch(self, launch: Launch, settings: ChainSettings) -> None:
-        """Note how far its particles are with their launches."""
+        """Set the launches of its particles."""
         self.launch_counts, self.launch_shrinks = launch
         self.launched = ~launch.due(settings)
         self.launches = int(launch.counts.min())
 
     @property
     def spent(self) -> int:
-        """Evaluations per particle so far, of whatever kind: what a budget counts."""
+        """Evaluations per particle so far, with and without gradient: what a budget counts."""
         return self.epochs + self.forward_epochs
 
     def spend(self, evaluations: int, settings: ChainSettings) -> None:
-        """Count evaluations as what they are for this algorithm."""
+        """Count evaluations, with or without gradient as the algorithm makes them."""
         if settings.with_gradient:
             self.epochs += evaluations
         else:
@@ -110,7 +110,7 @@ class ChainRun:
 
     @property
     def sampling_acceptance(self) -> float:
-        """Mean acceptance after warm-up (of everything, if nothing came after it)."""
+        """Mean acceptance after warm-up, or of all steps if there were none after it."""
         after = self.acceptance[self.warm_steps :] or self.acceptance
         return sum(after) / len(after) if after else float("nan")
 
@@ -132,7 +132,7 @@ def run_chains(
         init: `(position, target) -> state`.
         step: `(rng, state, target, step_size=) -> (state, info)`; also with `leapfrog=` if the
             settings say that it `takes_leapfrog`, and with `launching=` if particles are launched.
-        target: log likelihood and, if the algorithm wants it, gradient.
+        target: log likelihood and, if the algorithm needs it, gradient.
         rng: the islands' noise.
         start: whitened positions `(islands * particles, dim)`.
         report: called after every step with all runs.
@@ -140,7 +140,7 @@ def run_chains(
             step. The state and the runs have to hold all that the next step depends on.
 
     Returns:
-        One run per island; those whose start was not finite have failed, alone.
+        One run per island. An island whose start is not finite has failed.
     """
     particles = rng.particles
     snapshot = checkpointer.restore("chains")
@@ -148,37 +148,37 @@ def run_chains(
         state, runs = _begin(settings, init, step, target, rng, start)
         checkpointer.offer_snapshot("chains", partial(snapshot_of, state, runs, rng.generators))
     else:
-        state, runs = _go_on(snapshot, settings, init, target, rng, start)
-    while going := [i for i, run in enumerate(runs) if _unfinished(run, settings)]:
-        noise = rng.select(going)
+        state, runs = _continue(snapshot, settings, init, target, rng, start)
+    while active := [i for i, run in enumerate(runs) if _unfinished(run, settings)]:
+        noise = rng.select(active)
         jitter = noise.uniform_per_island().tolist()
-        plans = [
-            settings.plan(runs[i].step_size, u, _left(runs[i], settings))
-            for i, u in zip(going, jitter, strict=True)
+        next_steps = [
+            settings.next_step(runs[i].step_size, u, _remaining(runs[i], settings))
+            for i, u in zip(active, jitter, strict=True)
         ]
-        rows = island_rows(going, particles)
-        launching = torch.stack([_to_be_launched(runs[i], settings, particles) for i in going])
-        sizes = noise.per_particle([plan.step_size for plan in plans])
-        part, info = step(
+        rows = island_rows(active, particles)
+        launching = torch.stack([_launched_next(runs[i], settings, particles) for i in active])
+        sizes = noise.per_particle([next_step.step_size for next_step in next_steps])
+        new_state, info = step(
             noise,
             type(state)(*(f[rows] for f in state)),
             target,
-            step_size=sizes * _scales([runs[i] for i in going], settings, sizes),
-            **_leapfrog(settings, noise, [plan.evaluations for plan in plans]),
+            step_size=sizes * _scales([runs[i] for i in active], settings, sizes),
+            **_leapfrog(settings, noise, [next_step.evaluations for next_step in next_steps]),
             **({"launching": launching.flatten().to(rng.device)} if launching.any() else {}),
         )
-        for whole, fresh in zip(state, part, strict=True):
-            whole[rows] = fresh
+        for rows_of_state, new_rows in zip(state, new_state, strict=True):
+            rows_of_state[rows] = new_rows
         acceptance, accepted, non_finite = (
-            each.view(len(going), particles).cpu()
+            each.view(len(active), particles).cpu()
             for each in (info.acceptance, info.accepted, info.non_finite)
         )
-        means = info.acceptance.view(len(going), particles).mean(1).tolist()
-        for k, i in enumerate(going):
-            counts = int(plans[k].evaluations), int(non_finite[k].sum())
-            made = _Step(*counts, means[k], acceptance[k], accepted[k], launching[k])
-            _after_step(runs[i], settings, made)
-            _keep(runs[i], settings, state.position[i * particles : (i + 1) * particles])
+        means = info.acceptance.view(len(active), particles).mean(1).tolist()
+        for k, i in enumerate(active):
+            counts = int(next_steps[k].evaluations), int(non_finite[k].sum())
+            taken = _Step(*counts, means[k], acceptance[k], accepted[k], launching[k])
+            _after_step(runs[i], settings, taken)
+            _save_draw(runs[i], settings, state.position[i * particles : (i + 1) * particles])
         _fail_non_finite(runs, state, particles)
         checkpointer.offer_snapshot("chains", partial(snapshot_of, state, runs, rng.generators))
         if report is not None:
@@ -198,7 +198,7 @@ def _begin(
     rng: IslandNoise,
     start: Tensor,
 ) -> tuple[Any, list[ChainRun]]:
-    """Evaluate the start, and find the first step sizes if they are not given."""
+    """Evaluate the start, and search for the first step sizes if they are not given."""
     first_size = float(settings.step_size or min(FIRST_GUESS, settings.largest_step))
     runs = [ChainRun(step_size=first_size) for _ in rng.generators]
     for run in runs:
@@ -216,7 +216,7 @@ def _begin(
     return state, runs
 
 
-def _go_on(
+def _continue(
     snapshot: Snapshot,
     settings: ChainSettings,
     init: Callable[[Tensor, Target], Any],
@@ -224,13 +224,13 @@ def _go_on(
     rng: IslandNoise,
     start: Tensor,
 ) -> tuple[Any, list[ChainRun]]:
-    """State and runs as they were, and the generators: last, since `init` may draw from them."""
+    """Restore state, runs and generators; the generators last, since `init` may draw from them."""
     flat: Any = Flat(target)
     state = with_fields("state", init(start, flat), snapshot.tensors)
     runs = with_runs(ChainRun, snapshot, start.device)
     for run in runs:
         if settings.launched and run.launch is None:
-            # A snapshot of a version that launched all particles of an island together.
+            # The snapshot is of a version that launched all particles of an island together.
             run.set_launch(not_launched(rng.particles, run.launches), settings)
     set_generators(rng.generators, snapshot.tensors["generators"])
     return state, runs
@@ -245,8 +245,8 @@ def _unfinished(run: ChainRun, settings: ChainSettings) -> bool:
     return run.spent < settings.epochs
 
 
-def _left(run: ChainRun, settings: ChainSettings) -> int | None:
-    """Evaluations that remain of the budget, if there is one."""
+def _remaining(run: ChainRun, settings: ChainSettings) -> int | None:
+    """Evaluations that remain of a budget, if there is one."""
     return None if settings.epochs is None else settings.epochs - run.spent
 
 
@@ -257,7 +257,7 @@ def _in_warmup(run: ChainRun, settings: ChainSettings) -> bool:
     return run.spent < settings.warmup * settings.epochs
 
 
-def _to_be_launched(run: ChainRun, settings: ChainSettings, particles: int) -> Tensor:
+def _launched_next(run: ChainRun, settings: ChainSettings, particles: int) -> Tensor:
     """Which particles are launched in the next step, `(particles,)` bool."""
     if run.launch is None or not _in_warmup(run, settings):
         return torch.zeros(particles, dtype=torch.bool)
@@ -271,7 +271,7 @@ def _scales(runs: list[ChainRun], settings: ChainSettings, sizes: Tensor) -> Ten
 
 
 class _Step(NamedTuple):
-    """What a step was for one island; the axis of the tensors is the particle."""
+    """The outcome of a step for one island; the axis of the tensors is the particle."""
 
     evaluations: int
     non_finite: int
@@ -281,59 +281,61 @@ class _Step(NamedTuple):
     launching: Tensor
 
 
-def _after_step(run: ChainRun, settings: ChainSettings, made: _Step) -> None:
-    """Count a step and adapt the next."""
+def _after_step(run: ChainRun, settings: ChainSettings, taken: _Step) -> None:
+    """Count a step and adapt the step size."""
     warming = _in_warmup(run, settings)
-    acceptance = _steering_acceptance(run, made) if warming else made.mean
+    acceptance = _steering_acceptance(run, taken) if warming else taken.mean
     run.steps += 1
-    run.spend(made.evaluations, settings)
+    run.spend(taken.evaluations, settings)
     run.acceptance.append(acceptance)
-    run.leapfrog.append(made.evaluations)
-    run.non_finite += made.non_finite
+    run.leapfrog.append(taken.evaluations)
+    run.non_finite += taken.non_finite
     if not warming:
-        # A new tensor each time: snapshots hold the old one.
-        before = torch.zeros_like(made.acceptance) if run.accepted_sum is None else run.accepted_sum
-        run.accepted_sum = before + made.acceptance.double()
+        # A new tensor each time, since snapshots hold the old one.
+        before = (
+            torch.zeros_like(taken.acceptance) if run.accepted_sum is None else run.accepted_sum
+        )
+        run.accepted_sum = before + taken.acceptance.double()
         run.sampling_steps += 1
         return
     run.warm_steps = run.steps
     factor = None
     if run.launch is not None:
-        launch, factor = run.launch.after(settings, made.launching, made.accepted)
+        launch, factor = run.launch.after(settings, taken.launching, taken.accepted)
         run.set_launch(launch, settings)
-    # The acceptance of a launch says how far the start was from equilibrium, not how good ε is.
+    # The acceptance of a launch depends on the distance of the start from equilibrium, not on ε.
     if factor is None:
         factor = adapted(settings, 1.0, acceptance)
     run.step_size = min(run.step_size * factor, settings.largest_step)
 
 
-def _steering_acceptance(run: ChainRun, made: _Step) -> float:
-    """Mean acceptance of the particles that tell how good the island's step size is."""
+def _steering_acceptance(run: ChainRun, taken: _Step) -> float:
+    """Mean acceptance of the particles that use the island's step size and are not launched."""
     if run.launch is None:
-        return made.mean
-    steering = made.acceptance[~made.launching & (run.launch.shrinks == 0)]
-    all_or_none = len(steering) in (0, len(made.acceptance))
-    return made.mean if all_or_none else float(steering.mean())
+        return taken.mean
+    steering = taken.acceptance[~taken.launching & (run.launch.shrinks == 0)]
+    all_or_none = len(steering) in (0, len(taken.acceptance))
+    return taken.mean if all_or_none else float(steering.mean())
 
 
-def _keep(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:
-    """Keep the last `draws` states, `thinning` steps apart, the newest always among them."""
+def _save_draw(run: ChainRun, settings: ChainSettings, position: Tensor) -> None:
+    """Add the state to the draws: the last `draws` states, `thinning` steps apart."""
     if settings.draws == 1:
         run.draws = [position.clone()] if _unfinished(run, settings) is False else []
         return
     total = settings.steps
     if total is None:
-        # Only with a fixed number of evaluations per step, so the steps that are left are known.
+        # The number of evaluations per step is fixed here, so that the remaining steps are known.
         assert settings.epochs is not None
-        left = -(-(settings.epochs - run.spent) // run.leapfrog[0])
+        remaining = -(-(settings.epochs - run.spent) // run.leapfrog[0])
     else:
-        left = total - run.steps
-    if left % settings.thinning == 0 and left // settings.thinning < settings.draws:
+        remaining = total - run.steps
+    if remaining % settings.thinning == 0 and remaining // settings.thinning < settings.draws:
         run.draws.append(position.clone())
 
 
 def _fail_non_finite(runs: list[ChainRun], state: Any, particles: int) -> None:
-    """A rejected proposal is no failure; a state that is not finite is, and only for its island."""
+    """Fail islands whose state is not finite; a rejected proposal is no failure."""
     good = torch.isfinite(state.log_likelihood)
     if hasattr(state, "gradient"):
         good = good & torch.isfinite(state.gradient).all(-1)
@@ -356,15 +358,13 @@ def _search_step_sizes(
 ) -> None:
     """Find each island's first step size: the largest for which single steps are mostly accepted.
 
-    See `StepSearch`. The probes are steps of one evaluation, whose moves are thrown away and whose
+    See `StepSearch`. The probes are steps of one evaluation. Their moves are discarded, and their
     evaluations are counted.
     """
     particles = rng.particles
-    first, wanted, largest = runs[0].step_size, settings.search_acceptance, settings.largest_step
+    first, aim, largest = runs[0].step_size, settings.search_acceptance, settings.largest_step
     searches = {
-        i: StepSearch(first, wanted, largest)
-        for i, run in enumerate(runs)
-        if run.outcome == "running"
+        i: StepSearch(first, aim, largest) for i, run in enumerate(runs) if run.outcome == "running"
     }
     for _ in range(SEARCH_PROBES):
         active = [
@@ -390,10 +390,10 @@ def _search_step_sizes(
 
 
 def _can_probe(run: ChainRun, settings: ChainSettings) -> bool:
-    """A budget keeps at least half of itself for sampling."""
+    """Whether the search may continue: at least half of a budget is left for sampling."""
     return settings.epochs is None or run.spent < settings.epochs / 2
 
 
 def _leapfrog(settings: ChainSettings, rng: IslandNoise, counts: list[int]) -> dict[str, Tensor]:
-    """What a step is told of its leapfrog steps, if it has any."""
+    """The argument for the leapfrog steps, if the sampler has any."""
     return {"leapfrog": rng.per_particle(counts).long()} if settings.takes_leapfrog else {}

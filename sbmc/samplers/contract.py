@@ -1,4 +1,4 @@
-"""What `fit` asks of an algorithm's settings, and what a run of it tells of each island."""
+"""The interface of a sampler: its settings, and its report on each island."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sbmc.target.target import Target
 if TYPE_CHECKING:
     from typing import Self
 
-# Vectors of a position's size that a particle takes at the worst moment of a step: position,
-# gradient and momentum, old and new, parameters, sums in float64, and what arithmetic on them makes
-# on the way. Measured, with what allocators waste.
+# Vectors of a position's size that a particle takes at the peak of a step: position, gradient and
+# momentum, old and new, parameters, sums in float64, and temporary results. Measured, with what
+# allocators waste.
 VECTORS = 30
 VECTORS_WITHOUT_GRADIENT = 14
 
 
 class IslandRun(Protocol):
-    """What an algorithm says of one island, while it runs and at the end.
+    """The report of an algorithm on one island, while it runs and at the end.
 
-    For the verdict on the posterior a run should also have `sampling_steps`, the number of moves
+    For the health of the posterior a run should also have `sampling_steps`, the number of moves
     after warm-up, and, if moves can be rejected, `particle_acceptance`, the mean acceptance of each
     particle over these moves, `(particles,)`.
     """
@@ -48,14 +48,14 @@ class IslandRun(Protocol):
 
     @property
     def sampling_acceptance(self) -> float:
-        """Mean acceptance of what counts."""
+        """Mean acceptance after warm-up, or at SMC's last temperature."""
 
 
 class EvaluationCount(NamedTuple):
     """How often a chain will evaluate the likelihood over all data.
 
-    The counts are exact if there are no notes. Otherwise they are the most that there can be, or
-    rest on an assumption, and the notes say which.
+    The counts are exact if there are no notes. Otherwise they are upper bounds or rest on an
+    assumption, and the notes say which.
     """
 
     gradient: float  # with gradient
@@ -66,20 +66,20 @@ class EvaluationCount(NamedTuple):
 class Sampler:
     """Settings of an algorithm that can run a batch of islands: a frozen dataclass.
 
-    A sampler states here all that the rest of the library needs to know of it: what a run costs,
-    how much memory it takes, whether something is learned before the islands run, and what to try
-    if it did not do its work. Nothing outside `sbmc.samplers` asks which sampler it is.
+    A sampler states here all that the rest of the library needs to know about it: what a run costs,
+    how much memory it takes, whether a pilot runs before the islands, and what to try if the run
+    was not healthy. No code outside `sbmc.samplers` depends on which sampler it is.
 
     Attributes:
-        summary: what the algorithm is, in one line of plain words.
+        summary: what the algorithm is, in one line.
         cost: what its steps, passes or temperatures cost, in epochs.
-        default_start: where particles begin if nothing is said.
-        default_weights: how islands are combined if nothing is said.
-        steps: steps per chain, if they are given.
+        default_start: where particles start by default.
+        default_weights: how islands are combined by default.
+        steps: steps per chain, if the user gave them.
         epochs: the budget of evaluations per chain, if there is one.
         draws: states that are kept of each chain.
         batch_size: examples per mini-batch; None for a sampler that evaluates all data at once.
-        pilot: whether `learn` is to be called once, before the islands run.
+        pilot: whether `learn` is called once, before the islands run.
     """
 
     summary: ClassVar[str]
@@ -107,10 +107,10 @@ class Sampler:
 
     @property
     def vectors(self) -> int:
-        """Vectors of a position's size that a particle takes at the worst moment of a step.
+        """Vectors of a position's size that a particle takes at the peak of a step.
 
-        They are states, gradients, momenta, and what arithmetic on them makes on the way; the
-        `draws` that are kept come on top. By default as many as a step of HMC takes.
+        They are states, gradients, momenta and temporary results; the `draws` are counted
+        separately. By default they are as many as for a step of HMC.
         """
         return VECTORS
 
@@ -123,8 +123,8 @@ class Sampler:
         """Bytes that a batch of islands takes besides `vectors` and `draws`; by default none.
 
         Args:
-            positions: of all islands of the batch.
-            dim: of a position.
+            positions: how many, in all islands of the batch.
+            dim: length of a position.
             data: bytes of the examples.
         """
         return 0
@@ -133,32 +133,32 @@ class Sampler:
         """The shortest run of these settings, with its `epochs`, to measure the time of an epoch.
 
         Returns:
-            None, the default, if evaluations of the likelihood are about all that takes time.
+            None, the default, if evaluations of the likelihood take almost all of the time.
         """
         return None
 
     def learn(self, target: Target, rng: IslandNoise, start: Tensor) -> dict[str, Any]:
-        """Learn once, by a pilot run, what all islands are then to share.
+        """Learn settings that all islands share, by a pilot run.
 
         Args:
             target: log likelihood and gradient.
             rng: noise of one island, which no other island uses.
-            start: where its particles begin, whitened, `(population, dim)`.
+            start: where its particles start, whitened, `(population, dim)`.
 
         Returns:
-            Values that JSON can hold, for `frozen_with`; and among them what the pilot has cost
-            per particle: `epochs` and `forward_epochs`.
+            Values that JSON can hold, for `frozen_with`, with the cost of the pilot per particle as
+            `epochs` and `forward_epochs`.
         """
         raise NotImplementedError
 
     def check_learned(self, learned: Mapping[str, Any]) -> None:
-        """Refuse what cannot have come from `learn`, when a checkpoint is read.
+        """Refuse values that cannot come from `learn`, when a checkpoint is read.
 
         Args:
-            learned: what was read, with lists for tuples.
+            learned: the values that were read, with lists for tuples.
 
         Raises:
-            ValueError: says what is wrong with it.
+            ValueError: the message says what is wrong.
         """
 
     def frozen_with(self, learned: Mapping[str, Any]) -> Self:
@@ -177,11 +177,11 @@ class Sampler:
 
         Args:
             symptoms: what is wrong, the likeliest cause first.
-            settings: of the sampler, by name, as far as they are known.
-            step_size: the smallest that an island ended with.
+            settings: settings of the sampler by name, as far as they are known.
+            step_size: the smallest final step size of an island.
 
         Returns:
-            Sentences, the one to begin with first.
+            Sentences, in the order in which to try them.
         """
         return ("Give the chains a longer run, or a smaller step size.",)
 
@@ -198,13 +198,13 @@ class Sampler:
         Args:
             target: log likelihood and gradient.
             rng: the islands' noise.
-            start: where they begin.
-            report: to be called now and then with all runs.
+            start: where they start.
+            report: a callback, to be called now and then with all runs.
             checkpointer: is offered snapshots from which the run can continue with the same bits.
                 If the run was stopped before, it has the snapshot to continue from. All other
                 arguments have to be the same as then, with the generators at their beginning.
 
         Returns:
-            An `IslandRun` of each.
+            An `IslandRun` for each island.
         """
         raise NotImplementedError

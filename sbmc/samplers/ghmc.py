@@ -29,7 +29,7 @@ from torch import Tensor
 
 from sbmc.checks import is_number, require
 from sbmc.samplers import lowrank
-from sbmc.samplers.chain_settings import ChainSettings, Plan
+from sbmc.samplers.chain_settings import ChainSettings, NextStep
 from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.hmc_kernel import HMCState, hamiltonian, trajectory
 from sbmc.samplers.metropolis import MetropolisInfo, metropolis_test
@@ -75,26 +75,26 @@ def step(
         temperature: λ, a number or `(particles,)`.
 
     Returns:
-        The new state and what there is to tell. A proposal that is not finite is rejected.
+        The new state and the info. A proposal that is not finite is rejected.
     """
     dtype = state.position.dtype
-    heat = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
+    temperatures = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
     noise = rng.normal(state.position.shape[1], dtype)
     uniform = rng.uniform()
     time = step_size.double() * leapfrog
-    keep = torch.exp(-friction * time).unsqueeze(-1)
+    remembered = torch.exp(-friction * time).unsqueeze(-1)
     renew = torch.sqrt(-torch.expm1(-2 * friction * time)).unsqueeze(-1)
-    momentum = keep.to(dtype) * state.momentum + renew.to(dtype) * noise
-    here = HMCState(*state[:3], *lowrank.identity(state.position))
-    there, ahead = trajectory(here, momentum, target, step_size, leapfrog, heat)
-    difference = hamiltonian(here, momentum, heat) - hamiltonian(there, ahead, heat)
+    momentum = remembered.to(dtype) * state.momentum + renew.to(dtype) * noise
+    start = HMCState(*state[:3], *lowrank.identity(state.position))
+    end, ahead = trajectory(start, momentum, target, step_size, leapfrog, temperatures)
+    difference = hamiltonian(start, momentum, temperatures) - hamiltonian(end, ahead, temperatures)
     info = metropolis_test(difference, uniform)
     accepted = info.accepted
     rows = accepted.unsqueeze(-1)
     merged = GHMCState(
-        torch.where(rows, there.position, state.position),
-        torch.where(accepted, there.log_likelihood, state.log_likelihood),
-        torch.where(rows, there.gradient, state.gradient),
+        torch.where(rows, end.position, state.position),
+        torch.where(accepted, end.log_likelihood, state.log_likelihood),
+        torch.where(rows, end.gradient, state.gradient),
         torch.where(rows, ahead, -momentum),
     )
     return merged, info
@@ -118,8 +118,9 @@ class GHMC(ChainSettings):
         step_size: the first step size; searched for at the start if not given.
         adapt: whether the step size is adapted during warm-up, from the acceptance across the
             particles of the island: times `shrink` below the band, times `grow` above it.
-        acceptance_band: the acceptance that is left alone. It is higher than for HMC, because a
-            rejection does not only cost a step but sends the chain back where it came from.
+        acceptance_band: the acceptances at which the step size is not changed. They are higher than
+            for HMC, because a rejection does not only cost a step but sends the chain back where it
+            came from.
         shrink: factor below the band.
         grow: factor above it.
         warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
@@ -154,9 +155,11 @@ class GHMC(ChainSettings):
         """Evaluations of every step."""
         return self.leapfrog
 
-    def plan(self, step_size: float, uniform: float, left: int | None) -> Plan:
-        """L and ε of the next step; the last of a budget is made to fit."""
-        return Plan(self.leapfrog if left is None else min(self.leapfrog, left), step_size)
+    def next_step(self, step_size: float, uniform: float, remaining: int | None) -> NextStep:
+        """L and ε of the next step; the last step of a budget is shortened to fit."""
+        return NextStep(
+            self.leapfrog if remaining is None else min(self.leapfrog, remaining), step_size
+        )
 
     def run(
         self,

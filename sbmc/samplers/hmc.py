@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo: its settings, and how its chains run; `hmc_kernel` has the step."""
+"""Hamiltonian Monte Carlo: the settings and the chains; the step is in `hmc_kernel`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_ACCEPTANCE
-from sbmc.samplers.chain_settings import ChainSettings, Plan
+from sbmc.samplers.chain_settings import ChainSettings, NextStep
 from sbmc.samplers.chains import ChainRun, run_chains
 from sbmc.samplers.hmc_kernel import HMCState, init, step
 from sbmc.samplers.metropolis import MetropolisInfo
@@ -21,9 +21,9 @@ from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Target
 
 QUARTER_PERIOD = math.pi / 2
-# A trajectory never has more steps, so that a step size on its way down cannot stall a run.
+# The most steps of a trajectory, so that a very small step size cannot stall a run.
 MOST_LEAPFROG_STEPS = 1_000
-# Vectors of a particle that scouting and the preconditioner take on top; measured.
+# Further vectors of a particle for scouting and for the preconditioner; measured.
 SCOUT_VECTORS, PRECONDITION_VECTORS = 8, 12
 
 
@@ -42,13 +42,13 @@ class HMC(ChainSettings):
         step_size: the first step size; searched for at the start if not given.
         adapt: whether the step size is adapted during warm-up, from the acceptance across the
             particles of the island: times `shrink` below the band, times `grow` above it.
-        acceptance_band: the acceptance that is left alone.
+        acceptance_band: the acceptances at which the step size is not changed.
         warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.
         launch: the first so many steps of the warm-up are taken without a Metropolis test. Chains
             that start at a point estimate leave it uphill, where leapfrog's errors all have
             one sign and would reject every long trajectory. A particle whose trajectory was not
             stable stays, and is launched again with a smaller step size of its own; see
-            `launching`. If not given, 1 with `trajectory` and 0 with `leapfrog`.
+            `launch.py`. If not given, 1 with `trajectory` and 0 with `leapfrog`.
         jitter: each trajectory's length is multiplied by a uniform draw from 1 ± jitter. Without
             it, a direction in which the target's variance is a quarter of the prior's would come
             back to where it started.
@@ -64,12 +64,13 @@ class HMC(ChainSettings):
             cost. None is the same as False.
         scout: epochs of stochastic-gradient dynamics with which the chains leave their starting
             points before anything else, out of the budget if there is one; see `scout`. `warmup`
-            then is a fraction of what is left, and `launch` is 0 if not given. None for none.
+            then is a fraction of the remaining budget, and `launch` is 0 if not given. None for
+            none.
         scout_step_size: its step size, to be given with `scout`; two thirds of what HMC accepts
             without a preconditioner is a good one.
         scout_batches: how many batches the data are split into for it, 10 if not given.
-        draws: states kept of each chain, `thinning` steps apart, the last of them at the end. They
-            stand as further particles in the posterior.
+        draws: states kept of each chain, `thinning` steps apart, the last of them at the end. In
+            the posterior they are further particles.
         thinning: steps from one kept state to the next.
 
     Raises:
@@ -124,8 +125,8 @@ class HMC(ChainSettings):
             require(not alone, name, "left out without `scout`", value)
         if self.scout is None:
             return
-        given = self.scout_step_size is not None
-        require(given, "scout_step_size", "given with `scout`", self.scout_step_size)
+        has_step_size = self.scout_step_size is not None
+        require(has_step_size, "scout_step_size", "given with `scout`", self.scout_step_size)
         if self.steps is None:
             rule = "at least 2 less than the budget of epochs"
             require(self.budget >= 2, "scout", rule, self.scout)
@@ -149,7 +150,7 @@ class HMC(ChainSettings):
 
     @property
     def budget(self) -> int:
-        """Epochs for the chains, if `steps` does not decide: what scouting leaves of them."""
+        """Epochs for the chains after scouting, if `steps` is not given."""
         return super().budget - (self.scout or 0)
 
     @property
@@ -159,7 +160,7 @@ class HMC(ChainSettings):
 
     @property
     def evaluations_before(self) -> int:
-        """What scouting and the preconditioner take; each vector of the latter takes two."""
+        """Evaluations of scouting and of the preconditioner, two for each of its vectors."""
         return (self.scout or 0) + 2 * (self.precondition or 0)
 
     def count_step(self) -> tuple[int, tuple[str, ...]]:
@@ -179,48 +180,48 @@ class HMC(ChainSettings):
         return super().vectors + scouting + preconditioner
 
     def further_bytes(self, positions: int, dim: int, data: int) -> int:
-        """Scouting has the data once more, in the order of its batches."""
+        """Scouting holds a second copy of the data, in the order of its batches."""
         return data if self.scout is not None else 0
 
     @property
     def largest_step(self) -> float:
-        """The bound of a step size."""
+        """The largest step size."""
         return QUARTER_PERIOD if self.splitting else math.inf
 
     @property
     def search_acceptance(self) -> float:
-        """Of single leapfrog steps, whatever the band is that trajectories are held in."""
+        """The acceptance of single leapfrog steps, whatever the band of trajectories is."""
         return SEARCH_ACCEPTANCE
 
     @property
     def launched(self) -> int:
-        """How many steps are taken without a Metropolis test at first."""
+        """How many first steps are taken without a Metropolis test."""
         return self.launch or 0
 
-    def plan(self, step_size: float, uniform: float, left: int | None) -> Plan:
+    def next_step(self, step_size: float, uniform: float, remaining: int | None) -> NextStep:
         """L and ε of the next trajectory.
 
         Args:
             step_size: ε.
             uniform: a draw from [0, 1), which sets the jitter.
-            left: evaluations that remain of a budget, if there is one. A trajectory takes all of
-                them if less than half a trajectory would otherwise remain.
+            remaining: evaluations that remain of a budget, if there is one. A trajectory takes all
+                of them if less than half a trajectory would otherwise remain.
 
         Returns:
-            They depend on no position: the chain stays reversible.
+            L and ε. They do not depend on positions, so that the chain is reversible.
         """
         if self.leapfrog is not None:
-            count = self.leapfrog if left is None else min(self.leapfrog, left)
-            return Plan(count, step_size)
+            count = self.leapfrog if remaining is None else min(self.leapfrog, remaining)
+            return NextStep(count, step_size)
         assert self.trajectory is not None
         length = self.trajectory * (1 + self.jitter * (2 * uniform - 1))
-        # A ratio that is whole but for its rounding is meant to be whole.
+        # A ratio that is an integer up to rounding counts as that integer.
         steps = math.ceil(length / step_size - 1e-9) if self.splitting else length / step_size
-        wanted = min(MOST_LEAPFROG_STEPS, max(1, round(steps)))
-        count = wanted if left is None or left >= 1.5 * wanted else left
+        full_count = min(MOST_LEAPFROG_STEPS, max(1, round(steps)))
+        count = full_count if remaining is None or remaining >= 1.5 * full_count else remaining
         if self.splitting:
-            step_size = min(step_size, length / max(wanted, count))
-        return Plan(count, step_size)
+            step_size = min(step_size, length / max(full_count, count))
+        return NextStep(count, step_size)
 
     def run(
         self,
@@ -246,36 +247,42 @@ class HMC(ChainSettings):
         report: Any,
         checkpointer: Checkpointer,
     ) -> list[ChainRun]:
-        """Scout, then run the chains on what is left of the budget, as if they started there."""
+        """Scout, then run the chains from there with the rest of the budget."""
         assert self.scout is not None
         assert self.scout_step_size is not None
         spent, first = self.scout, self.step_size or self.scout_step_size
 
-        def tell_epochs(done: int) -> None:
+        def report_epochs(done: int) -> None:
             if report is not None:
                 report([ChainRun(step_size=first, epochs=done) for _ in rng.generators])
 
-        found = start
-        # Chains that go on from a snapshot of their own have their scouting behind them.
+        position = start
+        # Chains that continue from a snapshot have done their scouting.
         if not checkpointer.has("chains"):
-            found = scout(
+            position = scout(
                 rng,
                 start,
                 target,
                 epochs=spent,
                 step_size=self.scout_step_size,
                 batches=self.scout_batches or BATCHES,
-                tell=tell_epochs,
+                report=report_epochs,
                 checkpointer=checkpointer,
             )
-        left = None if self.epochs is None else self.epochs - spent
-        rest = replace(self, epochs=left, scout=None, scout_step_size=None, scout_batches=None)
+        remaining = None if self.epochs is None else self.epochs - spent
+        without_scout = replace(
+            self, epochs=remaining, scout=None, scout_step_size=None, scout_batches=None
+        )
 
-        def whole(runs: list[ChainRun]) -> list[ChainRun]:
+        def with_scouting(runs: list[ChainRun]) -> list[ChainRun]:
             return [replace(run, epochs=run.epochs + spent) for run in runs]
 
-        tell = None if report is None else lambda runs: report(whole(runs))
-        return whole(run_chains(rest, begin, self._step, target, rng, found, tell, checkpointer))
+        report_all = None if report is None else lambda runs: report(with_scouting(runs))
+        return with_scouting(
+            run_chains(
+                without_scout, begin, self._step, target, rng, position, report_all, checkpointer
+            )
+        )
 
     def _step(self, *args: Any, **options: Any) -> tuple[HMCState, MetropolisInfo]:
         return step(*args, **options, splitting=bool(self.splitting))
@@ -295,8 +302,8 @@ class HMC(ChainSettings):
     ) -> tuple[HMCState, MetropolisInfo, list[int]]:
         """One step; see `sbmc.samplers.kernel.Kernel`."""
         jitter = rng.uniform_per_island().tolist()
-        plans = [self.plan(ε, u, None) for ε, u in zip(step_sizes, jitter, strict=True)]
-        return self._move(rng, state, target, plans, temperature)
+        next_steps = [self.next_step(ε, u, None) for ε, u in zip(step_sizes, jitter, strict=True)]
+        return self._move(rng, state, target, next_steps, temperature)
 
     def probe(
         self,
@@ -308,23 +315,23 @@ class HMC(ChainSettings):
         temperature: Tensor,
     ) -> tuple[HMCState, MetropolisInfo, list[int]]:
         """A single leapfrog step; see `sbmc.samplers.kernel.Kernel`."""
-        plans = [Plan(1, step_size) for step_size in step_sizes]
-        return self._move(rng, state, target, plans, temperature)
+        next_steps = [NextStep(1, step_size) for step_size in step_sizes]
+        return self._move(rng, state, target, next_steps, temperature)
 
     def _move(
         self,
         rng: IslandNoise,
         state: HMCState,
         target: Target,
-        plans: list[Plan],
+        next_steps: list[NextStep],
         temperature: Tensor,
     ) -> tuple[HMCState, MetropolisInfo, list[int]]:
-        counts = [plan.evaluations for plan in plans]
+        counts = [next_step.evaluations for next_step in next_steps]
         moved, info = self._step(
             rng,
             state,
             target,
-            step_size=rng.per_particle([plan.step_size for plan in plans]),
+            step_size=rng.per_particle([next_step.step_size for next_step in next_steps]),
             leapfrog=rng.per_particle(counts).long(),
             temperature=rng.per_particle(temperature),
         )

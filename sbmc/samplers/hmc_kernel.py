@@ -63,10 +63,12 @@ def init(
     Returns:
         The state. It costs `1 + 2 * rank` evaluations for each particle.
     """
-    here = target(position)
+    evaluation = target(position)
     if rank == 0 or rng is None:
-        return HMCState(position.clone(), *here, *lowrank.identity(position))
-    return HMCState(position.clone(), *here, *lowrank.estimate(rng, position, here, target, rank))
+        return HMCState(position.clone(), *evaluation, *lowrank.identity(position))
+    return HMCState(
+        position.clone(), *evaluation, *lowrank.estimate(rng, position, evaluation, target, rank)
+    )
 
 
 def step(
@@ -97,17 +99,17 @@ def step(
         splitting: rotate where leapfrog drifts. The state must not be preconditioned.
 
     Returns:
-        The new state and what there is to tell. A proposal that is not finite is rejected.
+        The new state and the info. A proposal that is not finite is rejected.
     """
-    heat = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
+    temperatures = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
     momentum = rng.normal(state.position.shape[1], state.position.dtype)
     uniform = rng.uniform()
     kinetic = momentum.double().square().sum(-1) / 2
-    start = hamiltonian(state, momentum, heat)
+    start = hamiltonian(state, momentum, temperatures)
     proposal, momentum = trajectory(
-        state, momentum, target, step_size, leapfrog, heat, splitting=splitting
+        state, momentum, target, step_size, leapfrog, temperatures, splitting=splitting
     )
-    difference = start - hamiltonian(proposal, momentum, heat)
+    difference = start - hamiltonian(proposal, momentum, temperatures)
     info = metropolis_test(difference, uniform)
     if launching is not None:
         sound = ~info.non_finite & (difference >= -kinetic)
@@ -156,19 +158,19 @@ def trajectory(
     Returns:
         The state at the end, and the momentum there.
     """
-    whole = lowrank.LowRank(state.directions, state.stretch)
+    preconditioner = lowrank.LowRank(state.directions, state.stretch)
     dtype = state.position.dtype
     size = step_size.to(dtype).unsqueeze(-1)
     # In double precision, so that the steps of a quarter turn add up to one in single precision.
     angle = step_size.double().unsqueeze(-1)
     cosine, sine = angle.cos().to(dtype), angle.sin().to(dtype)
-    heat = temperature.to(dtype).expand(len(size)).unsqueeze(-1)
+    temperatures = temperature.to(dtype).expand(len(size)).unsqueeze(-1)
     position, momentum = state.position.clone(), momentum.clone()
     value, gradient = state.log_likelihood.clone(), state.gradient.clone()
     for done in range(int(leapfrog.max())):
-        going = (leapfrog > done).nonzero().squeeze(-1)
-        rows = slice(None) if len(going) == len(leapfrog) else going
-        ε, λ, z = size[rows], heat[rows], position[rows]
+        moving = (leapfrog > done).nonzero().squeeze(-1)
+        rows = slice(None) if len(moving) == len(leapfrog) else moving
+        ε, λ, z = size[rows], temperatures[rows], position[rows]
         if splitting:
             p = momentum[rows] + ε / 2 * λ * gradient[rows]
             c, s = cosine[rows], sine[rows]
@@ -176,7 +178,11 @@ def trajectory(
             evaluation: Evaluation = target(z)
             p = p + ε / 2 * λ * evaluation.gradient
         else:
-            B = whole if rows == slice(None) else lowrank.LowRank(*(field[rows] for field in whole))
+            B = (
+                preconditioner
+                if rows == slice(None)
+                else lowrank.LowRank(*(field[rows] for field in preconditioner))
+            )
             p = momentum[rows] + ε / 2 * B(λ * gradient[rows] - z)
             z = z + ε * B(p)
             evaluation = target(z)

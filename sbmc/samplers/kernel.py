@@ -21,14 +21,14 @@ class Kernel(Adaptive, Protocol):
 
     @property
     def largest_step(self) -> float:
-        """The bound of a step size."""
+        """The largest step size."""
 
     @property
     def vectors(self) -> int:
-        """Vectors of a position's size that a particle takes at the worst moment of a step."""
+        """Vectors of a position's size that a particle takes at the peak of a step."""
 
     def count_step(self) -> tuple[int, tuple[str, ...]]:
-        """Evaluations of a step; where they depend on the run, an assumption and a note of it."""
+        """Evaluations of a step, and notes on what had to be assumed for the count."""
 
     def begin(self, position: Tensor, target: Target) -> Any:
         """The state at `position`: a NamedTuple with `position` and `log_likelihood`."""
@@ -42,7 +42,7 @@ class Kernel(Adaptive, Protocol):
         step_sizes: list[float],
         temperature: Tensor,
     ) -> tuple[Any, Any, list[int]]:
-        """One step; also the evaluations it took of each particle, by island."""
+        """Make one step; return also the evaluations of each particle, by island."""
 
     def probe(
         self,
@@ -53,7 +53,7 @@ class Kernel(Adaptive, Protocol):
         step_sizes: list[float],
         temperature: Tensor,
     ) -> tuple[Any, Any, list[int]]:
-        """The cheapest step that tells how good a step size is."""
+        """Make the cheapest step whose acceptance shows how good a step size is."""
 
 
 class OneStepKernel:

@@ -47,7 +47,7 @@ def identity(position: Tensor) -> LowRank:
 
 
 def estimate(
-    rng: IslandNoise, position: Tensor, here: Evaluation, target: Target, rank: int
+    rng: IslandNoise, position: Tensor, evaluation: Evaluation, target: Target, rank: int
 ) -> LowRank:
     """Find the stiffest directions of each island by two passes of block power iteration.
 
@@ -56,14 +56,14 @@ def estimate(
     ones in each of a few groups of particles; the directions that stand out of all products go into
     the second, which says how stiff they are.
 
-    The particles of an island share what is found, as they share a step size. A preconditioner that
-    each estimated alone, from few random vectors, now and then missed a stiff direction, and the
-    step size that suited the others was unstable for that chain, for good.
+    The particles of an island share the preconditioner, as they share a step size. A preconditioner
+    that each estimated alone, from few random vectors, now and then missed a stiff direction, and
+    the step size that suited the others was then unstable for that chain.
 
     Args:
         rng: for the first vectors.
         position: whitened, `(particles, dim)`.
-        here: the evaluation at `position`.
+        evaluation: the evaluation at `position`.
         target: log likelihood and gradient.
         rank: how many directions.
 
@@ -75,15 +75,15 @@ def estimate(
     groups = min(each, GROUPS)
     group = torch.arange(each, device=position.device) % groups
     vectors = torch.linalg.qr(noise[:, :groups])[0][:, group].flatten(0, 1)
-    product = _hessian_times(vectors, position, here, target)
-    # Every particle has one vote, however steep the likelihood is where it starts.
+    product = _hessian_times(vectors, position, evaluation, target)
+    # Every particle has the same weight, however steep the likelihood is at its start.
     votes = product / product.square().sum((-2, -1), keepdim=True).sqrt().clamp(min=TINY)
     votes = votes.view(islands, each, dim, -1)
     summed = votes.new_zeros(islands, groups, *votes.shape[2:]).index_add_(1, group, votes)
     stacked = summed.permute(0, 2, 1, 3).flatten(2)
-    found = torch.linalg.svd(stacked, full_matrices=False)[0][..., :rank]
-    directions = found.repeat_interleave(each, 0)
-    product = _hessian_times(directions, position, here, target)
+    basis = torch.linalg.svd(stacked, full_matrices=False)[0][..., :rank]
+    directions = basis.repeat_interleave(each, 0)
+    product = _hessian_times(directions, position, evaluation, target)
     small = directions.mT @ product
     small = ((small + small.mT) / 2).view(islands, each, *small.shape[1:])
     rotation = torch.linalg.eigh(small.median(1).values)[1]
@@ -92,16 +92,16 @@ def estimate(
     )
     # Where the likelihood is not concave, the prior alone gives the scale.
     stretch = (1 + curvature.median(1).values.clamp(min=0)).rsqrt() - 1
-    directions = (found @ rotation).repeat_interleave(each, 0).contiguous()
+    directions = (basis @ rotation).repeat_interleave(each, 0).contiguous()
     return LowRank(directions, stretch.repeat_interleave(each, 0))
 
 
 def _hessian_times(
-    directions: Tensor, position: Tensor, here: Evaluation, target: Target
+    directions: Tensor, position: Tensor, evaluation: Evaluation, target: Target
 ) -> Tensor:
     particles, dim, rank = directions.shape
     moved = position.unsqueeze(1) + DIFFERENCE * directions.mT
     gradient = target(moved.reshape(-1, dim)).gradient.view(particles, rank, dim)
-    product = ((here.gradient.unsqueeze(1) - gradient) / DIFFERENCE).mT
-    # An island whose start is not finite fails by itself, and must not stop the others.
+    product = ((evaluation.gradient.unsqueeze(1) - gradient) / DIFFERENCE).mT
+    # An island whose start is not finite fails later, and must not stop the others.
     return product.nan_to_num(0.0, 0.0, 0.0)

@@ -56,20 +56,20 @@ def step(
         temperature: λ, a number or `(particles,)`.
 
     Returns:
-        The new state and what there is to tell. A proposal that is not finite is rejected.
+        The new state and the info. A proposal that is not finite is rejected.
     """
     dtype = state.position.dtype
-    heat = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
+    temperatures = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
     noise = rng.normal(state.position.shape[1], dtype)
     uniform = rng.uniform()
     ε = step_size.to(dtype).unsqueeze(-1)
-    λ = heat.to(dtype).expand(len(step_size)).unsqueeze(-1)
+    λ = temperatures.to(dtype).expand(len(step_size)).unsqueeze(-1)
 
     def drifted(at: MALAState) -> Tensor:
         return at.position + ε**2 / 2 * (λ * at.gradient - at.position)
 
     def log_density(at: MALAState) -> Tensor:
-        return heat * at.log_likelihood - at.position.double().square().sum(-1) / 2
+        return temperatures * at.log_likelihood - at.position.double().square().sum(-1) / 2
 
     def log_proposal(to: MALAState, mean: Tensor) -> Tensor:
         return -(to.position - mean).double().square().sum(-1) / (2 * step_size.double() ** 2)
@@ -102,8 +102,8 @@ class MALA(OneStepKernel, ChainSettings):
         step_size: the first step size; searched for at the start if not given.
         adapt: whether it is adapted: in chains during warm-up, in `SMC` from one temperature to the
             next.
-        acceptance_band: the acceptance that is left alone; 0.574 is best in many dimensions
-            (Roberts and Rosenthal, 1998).
+        acceptance_band: the acceptances at which the step size is not changed; 0.574 is best in
+            many dimensions (Roberts and Rosenthal, 1998).
         shrink: factor below the band.
         grow: factor above it.
         warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.

@@ -1,4 +1,4 @@
-"""The Metropolis test that full-gradient kernels share, and what it has to tell."""
+"""The Metropolis test that full-gradient kernels share, and its info."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class MetropolisInfo(NamedTuple):
-    """What a step has to tell; the leading axis is the particle."""
+    """The info of a step; the leading axis is the particle."""
 
     acceptance: Tensor  # (particles,) acceptance probabilities
     accepted: Tensor  # (particles,) bool
@@ -17,14 +17,14 @@ class MetropolisInfo(NamedTuple):
 
 
 def metropolis_test(log_ratio: Tensor, uniform: Tensor) -> MetropolisInfo:
-    """Accept with probability min(1, exp(log ratio)); what is not finite is rejected, and told.
+    """Accept with probability min(1, exp(log ratio)); non-finite ratios are rejected and marked.
 
     Args:
         log_ratio: `(particles,)`, log of π(z') q(z | z') / π(z) q(z' | z).
         uniform: `(particles,)`, on [0, 1).
 
     Returns:
-        What became of the proposals.
+        Acceptance probabilities, and which proposals were accepted or not finite.
 
     Example:
         >>> info = metropolis_test(torch.tensor([0.5, -1.0, float("nan")]), torch.full((3,), 0.5))

@@ -1,23 +1,31 @@
-"""Random numbers for islands that run as one batch: each island draws from its own generator."""
+"""Random numbers for islands that run as one batch: each island draws from its own generator.
+
+Normal numbers come from torch's generators, or from the counter-based stream of
+`sbmc.model.kernels.native.steps`, which is several times faster and which threads can share.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from sbmc.model.kernels.native import steps
 
 
 class IslandNoise:
     """Noise for a batch of islands, the particles of one island after those of another.
 
-    What an island gets depends on its own generator alone: it is the same whether the island runs
-    alone or folded into a batch.
+    The noise of an island depends on its own generator only: it is the same whether the island runs
+    alone or in a batch.
 
     Args:
         generators: one per island.
         particles: particles per island.
-        device: where the numbers are wanted; they are drawn on the CPU, alike everywhere.
+        device: where the numbers are used; they are drawn on the CPU, so that they are the same on
+            every device.
     """
 
     def __init__(
@@ -47,7 +55,7 @@ class IslandNoise:
         return torch.cat([torch.rand(1, generator=g, dtype=torch.float64) for g in self.generators])
 
     def permutations(self, count: int) -> Tensor:
-        """Orders of `count` things, one for each particle: `(islands * particles, count)`."""
+        """Permutations of `count` items, one for each particle: `(islands * particles, count)`."""
         rows = [
             torch.randperm(count, generator=g)
             for g in self.generators
@@ -63,6 +71,110 @@ class IslandNoise:
     def select(self, islands: Sequence[int]) -> IslandNoise:
         """The noise of some of the islands (the same generators, not copies)."""
         return IslandNoise([self.generators[i] for i in islands], self.particles, self.device)
+
+
+class PhiloxNoise(IslandNoise):
+    """The same with normal numbers from a counter-based stream, Philox4x32-10.
+
+    An island's key is the first number of its generator. A normal number depends on the key, on how
+    many draws the island has made, on the particle and on the place in its vector: neither on other
+    islands, nor on threads or chunks. All other numbers are the generators'.
+
+    Args:
+        generators: one per island; a key is drawn from each.
+        particles: particles per island.
+        device: where the numbers are wanted.
+        state: `(islands, 2)` keys and draws of a stream that goes on; None for a new one.
+
+    Example:
+        >>> rng = PhiloxNoise([torch.Generator().manual_seed(0)], particles=2)
+        >>> rng.normal(3, torch.float32).shape, rng.state[0, 1].item()
+        (torch.Size([2, 3]), 1)
+    """
+
+    def __init__(
+        self,
+        generators: Sequence[torch.Generator],
+        particles: int,
+        device: torch.device | str = "cpu",
+        state: Tensor | None = None,
+    ) -> None:
+        super().__init__(generators, particles, device)
+        if state is None:
+            keys = [torch.randint(-(2**63), 2**63 - 1, (1,), generator=g) for g in generators]
+            state = torch.stack([torch.cat(keys), torch.zeros(len(keys), dtype=torch.int64)], 1)
+        self._state = state.cpu().clone().numpy().view(np.uint64)
+        self._rows = np.arange(len(self._state))
+
+    @property
+    def state(self) -> Tensor:
+        """Keys and numbers of draws of the islands, `(islands, 2)` int64, to go on from."""
+        return torch.from_numpy(self._state[self._rows].view(np.int64))
+
+    def streams(self) -> steps.Streams:
+        """Whose noise the particles have in the draw that is made now; the next is another one."""
+        keys, draws = self._state[self._rows].T.copy()
+        self._state[self._rows, 1] += np.uint64(1)
+        return steps.Streams(self.particles, keys, draws)
+
+    def normal(self, dim: int, dtype: torch.dtype) -> Tensor:
+        """Standard normal `(islands * particles, dim)`, of float32's precision."""
+        return steps.normal(self.streams(), dim).to(device=self.device, dtype=dtype)
+
+    def select(self, islands: Sequence[int]) -> PhiloxNoise:
+        """The noise of some of the islands (the same streams, not copies)."""
+        rows = self._rows[list(islands)]
+        generators = [self.generators[i] for i in islands]
+        some = PhiloxNoise(generators, self.particles, self.device, self.state)
+        some._state, some._rows = self._state, rows
+        return some
+
+
+def kick(
+    rng: IslandNoise,
+    position: Tensor,
+    gradient: Tensor,
+    centre: Tensor,
+    *,
+    keep: float = 1.0,
+    force: float,
+    temperature: float,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """keep·x + force·(λ·gradient − z) + scale·ξ with ξ ~ N(0, I), and who is not finite after it.
+
+    In C, in one pass over the numbers, where they are float32 on the CPU; else by torch.
+
+    Args:
+        rng: ξ is drawn for each particle.
+        position: x, `(particles, dim)`: what is kicked, a position or a momentum.
+        gradient: of the log likelihood, `(particles, dim)`.
+        centre: z, `(particles, dim)`, whose prior is N(0, I).
+        keep: what is kept of x.
+        force: the time for which the force acts.
+        temperature: λ.
+        scale: standard deviation of the noise.
+
+    Returns:
+        The result, and which particles have a number in it that is not finite, `(particles,)`.
+    """
+    dim, dtype = position.shape[1], position.dtype
+    cpu = position.device.type == "cpu" and dtype == torch.float32
+    if cpu and steps.available():
+        return steps.kick(
+            position,
+            gradient,
+            centre,
+            rng.streams() if isinstance(rng, PhiloxNoise) else rng.normal(dim, dtype),
+            keep=keep,
+            force=force,
+            temperature=temperature,
+            scale=scale,
+        )
+    noise = rng.normal(dim, dtype)
+    pull = temperature * gradient - centre
+    moved = keep * position + force * pull + scale * noise
+    return moved, ~torch.isfinite(moved).all(-1)
 
 
 def island_rows(islands: Sequence[int], each: int) -> Tensor:

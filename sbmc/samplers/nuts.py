@@ -28,15 +28,21 @@ from torch import Tensor
 from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.nuts_chains import Chain, go_on, launcher, run_side_by_side, snapshot_of_chains
+from sbmc.samplers.nuts_chains import (
+    Chain,
+    launcher,
+    restore_chains,
+    run_side_by_side,
+    snapshot_of_chains,
+)
 from sbmc.samplers.remedies import LONGER, Symptom, call_of
 from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Evaluation, Target
 
 # Chains that run side by side: each takes a handful of threads, which mostly sleep.
 MOST_CHAINS = 32
-# nutpie keeps position and gradient of every draw, those of the warm-up too, until a chain ends:
-# in float64, and for all chains that run side by side in no more than this.
+# nutpie holds position and gradient of every draw, of the warm-up too, in float64 until a chain
+# ends. For all chains that run side by side, this is the most memory that they may take.
 TRACE_BYTES = 2**30
 BYTES_EACH = 2 * 8
 
@@ -52,7 +58,7 @@ def tempered(
         temperature: λ.
 
     Returns:
-        Values `(particles,)` and gradients `(particles, dim)`, float64. Where anything is not
+        Values `(particles,)` and gradients `(particles, dim)`, float64. Where one of them is not
         finite the value is NaN, which ends a trajectory as divergent.
     """
     value = temperature * likelihood.log_likelihood - position.square().sum(-1) / 2
@@ -114,12 +120,12 @@ class NUTS(Sampler):
     """Settings of the No-U-Turn sampler: a few long chains, one for each particle.
 
     A draw takes 2^depth − 1 leapfrog steps of one evaluation each; how many depends on the target.
-    The budget is therefore set in draws, and the run tells what they cost in epochs.
+    The budget is therefore set in draws, and the run reports their cost in epochs.
 
     Args:
         warmup_draws: draws during which step size and mass matrix are adapted; none is kept.
-        draws: states kept of each chain, the last of them at the end. They stand as further
-            particles in the posterior.
+        draws: states kept of each chain, the last of them at the end. In the posterior they are
+            further particles.
         thinning: draws from one kept state to the next.
         max_depth: doublings of a trajectory, at most.
         target_accept: the mean acceptance that the step size is adapted to.
@@ -162,23 +168,23 @@ class NUTS(Sampler):
         return self.warmup_draws + self.draws * self.thinning
 
     def side_by_side(self, dim: int) -> int:
-        """How many chains of `dim` dimensions run as one batch; shapes alone decide."""
+        """How many chains of `dim` dimensions run as one batch; this follows from shapes."""
         return max(1, min(MOST_CHAINS, TRACE_BYTES // (BYTES_EACH * dim * self.steps)))
 
     def evaluations(self) -> EvaluationCount:
-        """The most that there can be, since the target decides how deep trajectories are."""
+        """An upper bound, since the depth of trajectories depends on the target."""
         most = self.steps * (2**self.max_depth - 1)
         return EvaluationCount(most, 0, ("NUTS: at most, with every trajectory at `max_depth`",))
 
     def further_bytes(self, positions: int, dim: int, data: int) -> int:
-        """What nutpie keeps of all draws until a chain ends."""
+        """Bytes of the traces that nutpie holds until a chain ends."""
         return positions * BYTES_EACH * dim * self.steps
 
     @classmethod
     def remedies(
         cls, symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
     ) -> tuple[str, ...]:
-        """A longer warm-up, which sets step size and mass matrix."""
+        """Suggest a longer warm-up, which sets step size and mass matrix."""
         more = {"warmup_draws": LONGER * settings.get("warmup_draws", cls.warmup_draws)}
         return (f"Give the chains a longer warm-up: {call_of(cls, settings, more)}.",)
 
@@ -192,19 +198,20 @@ class NUTS(Sampler):
     ) -> list[NUTSRun]:
         """Run a batch of islands from `start` `(islands * particles, dim)`, whitened.
 
-        nutpie's state cannot be saved. A run that was stopped makes those chains once more that
-        were under way, with the same seeds and so the same bits; chains that had ended are kept.
+        nutpie's state cannot be saved. A run that is resumed repeats the chains that had not ended,
+        with the same seeds and so the same bits; the chains that had ended are restored.
 
         Args:
             target: log likelihood and gradient.
             rng: each chain's seed is drawn from its island's generator.
-            start: where the chains begin, exactly.
+            start: where the chains start, exactly.
             report: called with all runs when a draw has been made.
             checkpointer: is offered a snapshot named "nuts" when chains that ran side by side have
                 ended.
 
         Returns:
-            One run per island; those whose start was not finite have failed, alone.
+            One run per island. An island whose start is not finite has failed; the others are not
+            affected.
 
         Raises:
             BadInput: nutpie is not installed.
@@ -221,28 +228,29 @@ class NUTS(Sampler):
         ]
         runs = [NUTSRun(warm_steps=self.warmup_draws) for _ in rng.generators]
 
-        def tell() -> None:
+        def report_runs() -> None:
             _update(runs, chains, self.steps)
             if report is not None:
                 report(runs)
 
         def evaluate(positions: Tensor) -> tuple[Tensor, Tensor]:
+            positions = positions.to(start.device)  # nutpie computes on the CPU
             return tempered(positions, target(positions.to(start)), self.temperature)
 
         most = self.side_by_side(start.shape[1])
         snapshot = checkpointer.restore("nuts")
         if snapshot is not None:
-            go_on(snapshot, chains)
+            restore_chains(snapshot, chains)
             _update(runs, chains, self.steps)
         ended = 0 if snapshot is None else snapshot.values["ended"]
         for i in range(ended, len(chains), most):
-            # What is left of an island that has failed would be work for nothing.
+            # The remaining chains of an island that has failed are not run.
             batch = [c for c in chains[i : i + most] if runs[c.island].outcome == "running"]
-            run_side_by_side(launch, batch, evaluate, tell)
+            run_side_by_side(launch, batch, evaluate, report_runs)
             checkpointer.offer_snapshot(
                 "nuts", partial(snapshot_of_chains, chains, i + len(chains[i : i + most]))
             )
-            tell()
+            report_runs()
         checkpointer.discard("nuts")
         for island, run in enumerate(runs):
             _finish(run, [chain for chain in chains if chain.island == island], start)
@@ -252,10 +260,10 @@ class NUTS(Sampler):
 def _update(runs: Sequence[NUTSRun], chains: Sequence[Chain], total: int) -> None:
     each = len(chains) // len(runs)
     for island, run in enumerate(runs):
-        mine = chains[island * each : (island + 1) * each]
-        run.steps = min(chain.made for chain in mine)
-        run.epochs = sum(chain.evaluations for chain in mine) / each
-        bad = sum(chain.broken for chain in mine)
+        island_chains = chains[island * each : (island + 1) * each]
+        run.steps = min(chain.draws_made for chain in island_chains)
+        run.epochs = sum(chain.evaluations for chain in island_chains) / each
+        bad = sum(chain.broken for chain in island_chains)
         if bad:
             run.outcome = "failed"
             run.message = (
@@ -268,14 +276,16 @@ def _update(runs: Sequence[NUTSRun], chains: Sequence[Chain], total: int) -> Non
 def _finish(run: NUTSRun, chains: Sequence[Chain], start: Tensor) -> None:
     if run.outcome != "completed":
         return
-    kept = torch.from_numpy(np.stack([chain.kept for chain in chains], 1)).to(start)
-    run.draws = list(kept)
-    told = {name: np.stack([c.statistics[name] for c in chains]) for name in chains[0].statistics}
-    run.acceptance = told["mean_tree_accept"].mean(0).tolist()
-    after = told["mean_tree_accept"][:, run.warm_steps :]
+    positions = torch.from_numpy(np.stack([chain.saved_draws for chain in chains], 1)).to(start)
+    run.draws = list(positions)
+    statistics = {
+        name: np.stack([c.statistics[name] for c in chains]) for name in chains[0].statistics
+    }
+    run.acceptance = statistics["mean_tree_accept"].mean(0).tolist()
+    after = statistics["mean_tree_accept"][:, run.warm_steps :]
     run.particle_acceptance = torch.from_numpy(after.mean(1))
-    run.leapfrog = told["n_steps"].mean(0).tolist()
-    run.step_size = float(told["step_size_bar"][:, -1].mean())
-    diverging = told["diverging"].astype(int)
+    run.leapfrog = statistics["n_steps"].mean(0).tolist()
+    run.step_size = float(statistics["step_size_bar"][:, -1].mean())
+    diverging = statistics["diverging"].astype(int)
     run.warmup_divergences = int(diverging[:, : run.warm_steps].sum())
     run.non_finite = int(diverging[:, run.warm_steps :].sum())

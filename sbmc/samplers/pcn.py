@@ -52,20 +52,20 @@ def step(
     Args:
         rng: ξ and a uniform number are drawn for each particle.
         state: where the particles are.
-        target: log likelihood; its gradient is not asked for.
+        target: log likelihood; its gradient is not computed.
         step_size: β, `(particles,)`, in (0, 1]. 1 proposes fresh draws from the prior.
         temperature: λ, a number or `(particles,)`.
 
     Returns:
-        The new state and what there is to tell. A proposal that is not finite is rejected.
+        The new state and the info. A proposal that is not finite is rejected.
     """
-    heat = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
+    temperatures = torch.as_tensor(temperature, dtype=torch.float64, device=state.position.device)
     noise = rng.normal(state.position.shape[1], state.position.dtype)
     uniform = rng.uniform()
     β = step_size.to(state.position.dtype).unsqueeze(-1)
     position = (1 - β**2).sqrt() * state.position + β * noise
     value = target.log_likelihood(position).double()
-    ratio = heat * (value - state.log_likelihood)
+    ratio = temperatures * (value - state.log_likelihood)
     info = metropolis_test(ratio, uniform)
     accepted = info.accepted
     merged = PCNState(
@@ -87,7 +87,8 @@ class PCN(OneStepKernel, ChainSettings):
         step_size: the first β, in (0, 1]; searched for at the start if not given.
         adapt: whether it is adapted: in chains during warm-up, in `SMC` from one temperature to the
             next.
-        acceptance_band: the acceptance that is left alone; 0.234 is the rule of thumb for walks.
+        acceptance_band: the acceptances at which the step size is not changed; 0.234 is the rule of
+            thumb for walks.
         shrink: factor below the band.
         grow: factor above it; β never exceeds 1.
         warmup: the fraction of the steps (or of the budget) after which adaptation is frozen.

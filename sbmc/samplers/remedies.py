@@ -1,4 +1,4 @@
-"""What samplers share when they say what to try: symptoms, and calls that can be copied."""
+"""Helpers for the remedies of samplers: symptoms, and calls that can be copied."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 Symptom = Literal["too few moves", "rejected", "stayed", "restarted", "relaxing", "collapsed"]
 
-# How much longer a run should be than one that did not suffice.
+# By which factor a run should be longer than one that was too short.
 LONGER = 4
-# Below two passes after warm-up there is nothing to keep.
+# A run needs at least two passes after warm-up.
 FEWEST_PASSES = 8
 
 
@@ -18,7 +18,7 @@ def longer_run(settings: Mapping[str, Any], default_epochs: int) -> dict[str, An
     """The setting to change for a longer run, with its new value.
 
     Args:
-        settings: of the run that was too short.
+        settings: settings of the run that was too short.
         default_epochs: the budget of a run whose settings name neither steps nor epochs.
 
     Returns:
@@ -34,15 +34,15 @@ def longer_run(settings: Mapping[str, Any], default_epochs: int) -> dict[str, An
 
 
 def call_of(kind: type, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
-    """The sampler as one would type it: the changes, and what else differs from its defaults.
+    """The sampler as Python code: the changes, and all that differs from its defaults.
 
     Args:
         kind: the class of the sampler's settings.
-        settings: of the run, by name.
+        settings: settings of the run, by name.
         changes: settings to change, with their new values.
 
     Returns:
-        `sampler=sbmc.NAME(...)`, and without `sbmc.` for a class that is not the library's.
+        `sampler=sbmc.NAME(...)`; without `sbmc.` for a class outside the library.
     """
     fields = dataclasses.fields(kind)
     nothing = dataclasses.MISSING
@@ -50,7 +50,7 @@ def call_of(kind: type, settings: Mapping[str, Any], changes: Mapping[str, Any])
         each.name for each in fields if each.default is nothing and each.default_factory is nothing
     ]
     values = {**settings, **changes}
-    # Some defaults are filled in when settings are made, so they are read off a made one.
+    # Some defaults are computed when settings are made, so they are read from an instance.
     usual = dataclasses.asdict(kind(**{name: values[name] for name in required}))
     different = {
         name: value

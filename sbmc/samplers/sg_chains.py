@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.contract import EvaluationCount, Sampler
-from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.noise import IslandNoise, PhiloxNoise
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
 from sbmc.samplers.snapshot import (
     NO_CHECKPOINTS,
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 # positions (particles, dim) -> estimates of log likelihood and gradient
 Estimate = Callable[[Tensor], Evaluation]
+
+# Where normal numbers come from.
+NOISES = ("torch", "philox")
 
 # Vectors of a position's size that a particle takes at the worst moment of a step; measured.
 VECTORS_ON_BATCHES = 20
@@ -98,6 +101,8 @@ class StochasticGradient(Sampler):
         draws: states kept of each chain, `thinning` passes apart, the last of them at the end.
             They stand as further particles in the posterior.
         thinning: passes from one kept state to the next.
+        noise: where normal numbers come from: `"torch"`, its generators, or `"philox"`, a stream
+            in C that is several times faster. Both are good; their numbers differ.
 
     Raises:
         BadInput: a setting breaks its rule.
@@ -110,6 +115,7 @@ class StochasticGradient(Sampler):
     warmup: float = 0.5
     draws: int = 1
     thinning: int = 1
+    noise: str = "torch"
 
     # Whether passes come in pairs, the second of them backwards.
     paired = False
@@ -124,6 +130,7 @@ class StochasticGradient(Sampler):
             value = getattr(self, name)
             good = is_number(value) and 0 < value < math.inf
             require(good, name, "positive and finite", value)
+        require(self.noise in NOISES, "noise", "'torch' or 'philox'", self.noise)
         good = is_number(self.warmup) and 0 <= self.warmup < 1
         require(good, "warmup", "in [0, 1)", self.warmup)
         kept = self.epochs - math.ceil(self.warmup * self.epochs)
@@ -183,6 +190,8 @@ def run_passes(
         One run per island; those whose positions were not finite any more have failed, alone.
     """
     batches = MiniBatches(target)
+    if settings.noise == "philox":
+        rng = PhiloxNoise(rng.generators, rng.particles, rng.device)
     runs = [PassesRun(step_size=settings.step_size) for _ in rng.generators]
     active, state = list(range(len(runs))), init(rng, start)
     order, first = torch.empty(len(start), 0), 0
@@ -193,6 +202,9 @@ def run_passes(
         state = with_fields("state", state, snapshot.tensors)
         order = snapshot.tensors.get("order", order).to(start.device)
         set_generators(rng.generators, snapshot.tensors["generators"])
+        if isinstance(rng, PhiloxNoise):
+            streams = snapshot.tensors["streams"]
+            rng = PhiloxNoise(rng.generators, rng.particles, rng.device, streams)
     for epoch in range(first, settings.epochs):
         if not active:
             break
@@ -236,6 +248,8 @@ def _snapshot(
     order: Tensor | None,
 ) -> Snapshot:
     tensors, values = snapshot_of(state, runs, rng.generators)
+    if isinstance(rng, PhiloxNoise):
+        tensors["streams"] = rng.state
     if order is not None:
         tensors["order"] = order
     return Snapshot(tensors, {**values, "active": active, "epochs": epochs})

@@ -29,11 +29,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import torch
 from torch import Tensor
 
 from sbmc.checks import is_number, require
-from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.noise import IslandNoise, kick
 from sbmc.samplers.sg_chains import (
     Estimate,
     PassesRun,
@@ -84,11 +83,17 @@ def step(
     ε, γ = step_size, friction
     z = state.position + ε * state.momentum
     here = estimate(z)
-    noise = rng.normal(z.shape[1], z.dtype)
-    force = temperature * here.gradient - z
-    p = (1 - ε * γ) * state.momentum + ε * force + math.sqrt(2 * (γ - gradient_noise) * ε) * noise
-    # A momentum that is not finite is the next position's end.
-    broken = ~(torch.isfinite(z).all(-1) & torch.isfinite(p).all(-1))
+    p, broken = kick(
+        rng,
+        state.momentum,
+        here.gradient,
+        z,
+        keep=1 - ε * γ,
+        force=ε,
+        temperature=temperature,
+        scale=math.sqrt(2 * (γ - gradient_noise) * ε),
+    )
+    # A momentum that is not finite is the next position's end; and a position is a part of it.
     return SGHMCState(z, p), StepInfo(here.log_likelihood, broken)
 
 

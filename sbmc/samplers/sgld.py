@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import torch
 from torch import Tensor
 
 from sbmc.checks import is_number, require
-from sbmc.samplers.noise import IslandNoise
+from sbmc.samplers.noise import IslandNoise, kick
 from sbmc.samplers.sg_chains import (
     Estimate,
     PassesRun,
@@ -69,10 +68,9 @@ def step(
     """
     z = state.position
     here = estimate(z)
-    noise = rng.normal(z.shape[1], z.dtype)
-    drift = temperature * here.gradient - z
-    z = z + step_size / 2 * drift + math.sqrt(step_size) * noise
-    return SGLDState(z), StepInfo(here.log_likelihood, ~torch.isfinite(z).all(-1))
+    factors = {"force": step_size / 2, "scale": math.sqrt(step_size)}
+    z, broken = kick(rng, z, here.gradient, z, temperature=temperature, **factors)
+    return SGLDState(z), StepInfo(here.log_likelihood, broken)
 
 
 @dataclass(frozen=True, kw_only=True)

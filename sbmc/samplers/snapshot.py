@@ -1,4 +1,4 @@
-"""Snapshots: all that a loop needs to go on from where it was, with the same bits.
+"""Snapshots: all that a loop needs to continue from where it was, with the same bits.
 
 After each step a loop offers a snapshot. The checkpointer decides whether to save it. Loops nest:
 the moves inside a temperature of SMC offer snapshots of their own while the temperature's is valid,
@@ -25,7 +25,7 @@ Run = TypeVar("Run")
 
 
 class Snapshot(NamedTuple):
-    """Whatever decides how one loop goes on."""
+    """All that decides how one loop continues."""
 
     tensors: dict[str, Tensor]
     values: dict[str, Any]  # plain, as JSON has them
@@ -70,10 +70,10 @@ NO_CHECKPOINTS = Checkpointer()
 
 
 class Flat:
-    """Stands in for a target where only the kind of a state is wanted, and costs nothing.
+    """A target that evaluates nothing, for making a template of a state.
 
-    A loop that goes on has to know what states its algorithm has, and `init` tells; but values and
-    gradients come from the snapshot.
+    A loop that continues from a snapshot calls `init` to learn which fields a state has. Values and
+    gradients then come from the snapshot.
     """
 
     def __init__(self, target: Target) -> None:
@@ -97,20 +97,20 @@ def generator_states(generators: Sequence[torch.Generator]) -> Tensor:
 
 
 def set_generators(generators: Sequence[torch.Generator], states: Tensor) -> None:
-    """Put generators back to where they were."""
+    """Set generators to the given states."""
     for each, state in zip(generators, states.cpu(), strict=True):
-        # A copy: torch 2.13 crashes on a state that begins in the middle of its storage.
+        # A copy, since torch 2.13 crashes on a state that begins in the middle of its storage.
         each.set_state(state.clone())
 
 
 def fields_of(prefix: str, state: Any) -> dict[str, Tensor]:
     """The tensors of a NamedTuple, and of those within it, under their names."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, value in zip(state._fields, state, strict=True):
         inside = isinstance(value, tuple)
         key = f"{prefix}.{name}"
-        found |= fields_of(key, value) if inside else {key: value}
-    return found
+        tensors |= fields_of(key, value) if inside else {key: value}
+    return tensors
 
 
 def with_fields(prefix: str, state: State, tensors: Mapping[str, Tensor]) -> State:
@@ -121,13 +121,13 @@ def with_fields(prefix: str, state: State, tensors: Mapping[str, Tensor]) -> Sta
         if isinstance(value, tuple):
             values.append(with_fields(key, value, tensors))
         else:
-            # A loop writes into its state; the snapshot has to stay as it is.
+            # Copies, since a loop writes into its state, and the snapshot must not change.
             values.append(tensors[key].to(value.device, copy=True))
     return type(state)(*values)
 
 
 def runs_of(runs: Sequence[Any]) -> Snapshot:
-    """What runs say of their islands: all fields of the dataclasses that they are."""
+    """The snapshot of some runs, with all fields of these dataclasses."""
     tensors: dict[str, Tensor] = {}
     values: list[dict[str, Any]] = []
     for i, run in enumerate(runs):
@@ -146,10 +146,10 @@ def runs_of(runs: Sequence[Any]) -> Snapshot:
 
 
 def with_runs(kind: type[Run], snapshot: Snapshot, device: torch.device) -> list[Run]:
-    """The runs that `runs_of` was given, with their draws on `device`."""
-    found = []
+    """Restore the runs from what `runs_of` returned, with their draws on `device`."""
+    runs = []
     for i, values in enumerate(snapshot.values["runs"]):
-        # Copies, since a run adds to its lists, and the snapshot has to stay as it is.
+        # Copies, since a run adds to its lists, and the snapshot must not change.
         plain = {k: list(v) if isinstance(v, list) else v for k, v in values.items()}
         prefix = f"run.{i}."
         parts: dict[str, Any] = {
@@ -158,10 +158,10 @@ def with_runs(kind: type[Run], snapshot: Snapshot, device: torch.device) -> list
             if name.startswith(prefix)
         }
         if "draws" in parts:
-            # Each with memory of its own: a part of a tensor is pickled with all of it.
+            # Each has its own memory: a slice of a tensor would be pickled with the entire tensor.
             parts["draws"] = [each.clone() for each in parts["draws"].to(device)]
-        found.append(kind(**plain, **parts))
-    return found
+        runs.append(kind(**plain, **parts))
+    return runs
 
 
 def snapshot_of(
@@ -171,8 +171,8 @@ def snapshot_of(
 
     Args:
         state: a NamedTuple of tensors.
-        runs: one of each island.
-        generators: all generators of the batch, or their states at a time that has passed.
+        runs: one for each island.
+        generators: all generators of the batch, or their states at an earlier time.
     """
     tensors, values = runs_of(runs)
     states = generators if isinstance(generators, Tensor) else generator_states(generators)

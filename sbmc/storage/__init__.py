@@ -1,1 +1,1 @@
-"""Files that are whole or not there at all, digests, and what tells two runs apart."""
+"""Atomic writes, digests, and the provenance of results."""

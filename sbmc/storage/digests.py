@@ -1,4 +1,4 @@
-"""Digests by which data, weights and settings are known again."""
+"""Digests that identify data, weights and settings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Enough to tell apart whatever one person will ever compare, and short enough to read.
+# Long enough to be unique in practice, and short enough to read.
 DIGITS = 16
 
 
-def digest(*things: Any) -> str:
+def digest(*values: Any) -> str:
     """A digest of tensors, and of sequences and mappings of them, with shapes and dtypes.
 
     Example:
@@ -21,27 +21,27 @@ def digest(*things: Any) -> str:
         (True, 16)
     """
     state = hashlib.sha256()
-    _feed(state, things)
+    _feed(state, values)
     return state.hexdigest()[:DIGITS]
 
 
-def _feed(state: Any, thing: Any) -> None:
-    if isinstance(thing, Tensor):
-        state.update(f"{tuple(thing.shape)}{thing.dtype}".encode())
-        state.update(tensor_bytes(thing))
-    elif isinstance(thing, Mapping):
-        for name in sorted(thing):
+def _feed(state: Any, value: Any) -> None:
+    if isinstance(value, Tensor):
+        state.update(f"{tuple(value.shape)}{value.dtype}".encode())
+        state.update(tensor_bytes(value))
+    elif isinstance(value, Mapping):
+        for name in sorted(value):
             state.update(f"{name}:".encode())
-            _feed(state, thing[name])
-    elif isinstance(thing, Sequence) and not isinstance(thing, str):
-        state.update(f"[{len(thing)}]".encode())
-        for each in thing:
+            _feed(state, value[name])
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        state.update(f"[{len(value)}]".encode())
+        for each in value:
             _feed(state, each)
     else:
-        state.update(repr(thing).encode())
+        state.update(repr(value).encode())
 
 
 def tensor_bytes(tensor: Tensor) -> memoryview:
-    """The contents of a tensor, wherever it is."""
+    """The bytes of a tensor, on whatever device it is."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().data

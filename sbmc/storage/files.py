@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and JSON that was edited by hand."""
+"""Atomic writes of files, and checks of JSON that may have been edited by hand."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class CheckpointError(RuntimeError):
 
 
 @contextlib.contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary name to write to, whose file gets its own name once its bytes are on the disk.
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write a file under a temporary name, and rename it when its bytes are on the disk.
 
-    The name is of this writer alone, so that two processes can write to one path at once: one of
-    the two files is there afterwards, and it is whole.
+    The temporary name is unique, so that two processes can write to one path at once: afterwards
+    one of the two files is there, and it is complete.
 
     Args:
-        path: what the file is to be called.
+        path: the final name of the file.
 
     Yields:
-        The temporary path, in the same folder. If the body raises, what had the name before is
-        still there, and the temporary file is gone.
+        The temporary path, in the same folder. If the body raises an error, the file that had the
+        name before is unchanged, and the temporary file is removed.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with written_whole(f"{folder}/a.txt") as temporary:
+        ...     with atomic_write(f"{folder}/a.txt") as temporary:
         ...         _ = temporary.write_text("all of it")
         ...     os.listdir(folder)
         ['a.txt']
@@ -47,7 +47,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = final.with_name(f".{final.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         yield temporary
-        put_in_place(temporary, final)
+        move_into_place(temporary, final)
     finally:
         # Also after Ctrl-C.
         with contextlib.suppress(OSError):
@@ -55,21 +55,21 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file, whole or not at all, in a folder that is made if it is not there."""
+    """Write a JSON file atomically, in a folder that is made if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
+    with atomic_write(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
         json.dump(content, file, indent=1, ensure_ascii=False, allow_nan=False)
         file.write("\n")
 
 
-def put_in_place(temporary: str | os.PathLike[str], final: str | os.PathLike[str]) -> None:
+def move_into_place(temporary: str | os.PathLike[str], final: str | os.PathLike[str]) -> None:
     """Rename a file once its bytes are on the disk, in the same folder.
 
     Args:
         temporary: the file, written and closed.
         final: its new name; a file of that name is replaced.
     """
-    # Without it the name could outlive a power cut that the contents do not.
+    # Otherwise, after a power cut, the file could have its name but not its contents.
     _sync(temporary)
     os.replace(temporary, final)
     # Some systems cannot open or sync a folder.
@@ -86,7 +86,7 @@ def _sync(path: str | os.PathLike[str]) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text that anyone may have edited.
+    """Parse a JSON text that may have been edited by hand.
 
     Args:
         text: the text.
@@ -95,8 +95,7 @@ def parse_json(text: str | bytes) -> Any:
         The value.
 
     Raises:
-        ValueError: it is no JSON, or has lists and objects inside each other so deep that whatever
-            looks into them would fail.
+        ValueError: it is not JSON, or its lists and objects are nested too deeply.
 
     Example:
         >>> parse_json('{"a": [1]}')
@@ -123,33 +122,33 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
-def misfit(kind: type, content: Any) -> str:
-    """Say what keeps plain values from being the fields of a dataclass.
+def mismatch(kind: type, content: Any) -> str:
+    """Describe why plain values cannot be the fields of a dataclass.
 
     Args:
-        kind: the dataclass. Fields with a default may be missing, and fields whose types are none
-            that JSON has are not looked at.
+        kind: the dataclass. Fields with a default may be missing, and fields whose types JSON
+            does not have are not checked.
         content: what was read.
 
     Returns:
-        Words such as "seed is 'first'"; nothing if the values fit.
+        A text such as "seed is 'first'"; empty if the values fit.
 
     Example:
         >>> from sbmc.islands.island import IslandReport
-        >>> misfit(IslandReport, {"index": 0, "outcome": "completed"})
+        >>> mismatch(IslandReport, {"index": 0, "outcome": "completed"})
         ''
-        >>> misfit(IslandReport, {"index": "first", "outcome": "completed"})
+        >>> mismatch(IslandReport, {"index": "first", "outcome": "completed"})
         "index is 'first'"
     """
     if not isinstance(content, dict):
-        return f"a {type(content).__name__} stands for an object"
-    known = {field.name: field for field in dataclasses.fields(kind)}
-    more = [name for name in content if name not in known]
-    if more:
-        return f"there is also {more[0]!r}, which this version of sbmc does not know"
-    for name, field in known.items():
-        bare = field.default is field.default_factory is dataclasses.MISSING
-        if name not in content and bare:
+        return f"a {type(content).__name__} instead of an object"
+    by_name = {field.name: field for field in dataclasses.fields(kind)}
+    unknown = [name for name in content if name not in by_name]
+    if unknown:
+        return f"there is also {unknown[0]!r}, which this version of sbmc does not know"
+    for name, field in by_name.items():
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if name not in content and required:
             return f"{name} is missing"
         if name not in content:
             continue

@@ -1,4 +1,4 @@
-"""Where numbers come from: versions of the software, and the machine."""
+"""The provenance of results: versions of the software, and the machine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import sbmc
 
 
 def software_versions() -> dict[str, str]:
-    """Name the versions of Python and of the packages that decide the last bits."""
+    """The versions of Python and of the packages that decide the last bits."""
     packages = {name: metadata.version(name) for name in ("torch", "numpy", "scikit-learn")}
     return {"python": platform.python_version(), "sbmc": sbmc.__version__, **packages}
 
 
 def hardware_summary() -> dict[str, Any]:
-    """Describe the machine as far as it explains a wall time; nothing that identifies it."""
+    """Describe the machine as far as it explains a wall time, without identifying it."""
     import torch
 
     return {

@@ -24,19 +24,19 @@ from sbmc.likelihoods import Categorical, Gaussian, Likelihood
 from sbmc.model.data import Inputs, count, rows, tree_map
 from sbmc.target.engine import Parts
 
-# What the gradients and activations of one call may take; at least one example goes through.
+# Bytes that gradients and activations of one call may take; a call has at least one example.
 CURVATURE_BYTES = 32 * 2**20
 
 
 class Information(NamedTuple):
-    """The diagonal of the Fisher information, and what it cost."""
+    """The diagonal of the Fisher information, and its cost."""
 
     diagonal: Tensor  # (dim,) float64, not negative
     epochs: int  # one for each output: a gradient of every example for each of them
 
 
 def has_information(likelihood: Likelihood) -> bool:
-    """Whether the expectation over targets is known: a user's function does not tell it."""
+    """Whether the expectation over targets is known; for a user's function it is not."""
     return isinstance(likelihood, (Categorical, Gaussian))
 
 
@@ -71,9 +71,9 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
         >>> diagonal_fisher(parts, net.weight.detach()[0]).diagonal
         tensor([20., 40.], dtype=torch.float64)
     """
-    known = has_information(parts.likelihood)
+    has_expectation = has_information(parts.likelihood)
     rule = "categorical or Gaussian for a Fisher information"
-    require(known, "likelihood", rule, Phrase("a function"))
+    require(has_expectation, "likelihood", rule, Phrase("a function"))
     total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
     size = _chunk_size(parts, theta)
     outputs = 0
@@ -169,14 +169,14 @@ def _add_chunk(total: Tensor, parts: Parts, theta: Tensor, inputs: Inputs) -> in
             last = output == values.shape[-1] - 1
             (slope,) = torch.autograd.grad(values[:, output].sum(), each, retain_graph=not last)
             weighted = slope.double().square_().mul_(chances[:, output].double().unsqueeze(1))
-            # A class without a chance may have an infinite slope, and tells nothing.
+            # A class of probability zero may have an infinite slope, and has no information.
             weighted[chances[:, output] == 0] = 0
             total += weighted.sum(0)
     return values.shape[-1]
 
 
 def _scores(likelihood: Likelihood, outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """What to differentiate, and the weight of its square; both `(examples, outputs)`."""
+    """The values to differentiate, and the weights of their squared gradients."""
     flat = outputs.squeeze(1)
     if isinstance(likelihood, Gaussian):
         return flat, torch.full_like(flat, 1 / likelihood.noise_variance).detach()

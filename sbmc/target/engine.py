@@ -21,7 +21,7 @@ from sbmc.model.chunks import Chunks, Footprint
 from sbmc.model.data import Examples, Inputs, rows, tree_map
 from sbmc.model.footprint import measure_footprint
 from sbmc.model.forward import PROBE_EXAMPLES, Forward, build_forward
-from sbmc.model.kernels.choice import Kernel, choose_kernel
+from sbmc.model.kernels.choice import BatchKernel, Kernel, choose_kernel, find_batch_kernel
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import side_by_side, thread_count
 from sbmc.target.memory_needs import Needs, bytes_of
@@ -32,18 +32,18 @@ Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
 class Source(NamedTuple):
-    """What a forward was built from, so that it can be built again in another process."""
+    """The model and parameters of a forward, so that another process can build it again."""
 
     model: nn.Module
     space: ParameterSpace
 
 
 class Parts(NamedTuple):
-    """What an engine is made of, for evaluations on other batches than its own."""
+    """The parts of an engine, for evaluations on other batches."""
 
     forward: Forward
     examples: Examples
-    prepared: Inputs | None  # what `forward` needs of the inputs, if it is kept
+    prepared: Inputs | None  # the inputs as `forward` needs them, if they are stored
     likelihood: Likelihood
     footprint: Footprint
 
@@ -52,7 +52,7 @@ class LikelihoodEngine:
     """Log likelihood ℓ(θ) of all data, and its gradient in θ, for many parameter vectors.
 
     An engine can be used at once: it has chunks by rule, and prepares each chunk of the data when
-    it is read. `settle` chooses chunks anew and prepares the data once, where there is room.
+    it is read. `settle` chooses the chunks again and prepares the data once, if they fit.
 
     Args:
         forward: the model as a function of many parameter vectors.
@@ -62,8 +62,8 @@ class LikelihoodEngine:
             computes in their dtype and on their device.
         chunks: chunk sizes; by rule if not given.
         source: what `forward` was built from. An engine that has it can be pickled; it is built
-            again on the other side, by the same path and with the same chunks.
-        kernel: whether code that knows the likelihood, too, may take over from autograd.
+            again when it is unpickled, by the same path and with the same chunks.
+        kernel: whether a kernel may be used instead of autograd.
 
     Raises:
         BadInput: no examples.
@@ -86,6 +86,7 @@ class LikelihoodEngine:
         self._with_kernel = kernel
         self._room: int | None = None
         self.limited = False
+        self._batches: BatchKernel | bool | None = False  # not looked for yet
         self.kernel_reason = "none was asked for"  # why no compiled kernel is used, in words
         self._ranges = self._evaluate_with(forward, examples, likelihood)
         self.chunks = chunks or self.needs.usual_chunks()
@@ -93,7 +94,7 @@ class LikelihoodEngine:
     def settle(
         self, room: int | None = None, chunks: Chunks | None = None, size: int | None = None
     ) -> None:
-        """Choose chunks, and prepare the data once if the result may be kept.
+        """Choose chunks, and prepare the data once if the result may be stored.
 
         Args:
             room: bytes that an evaluation may take beyond the data, positions and gradients of the
@@ -116,11 +117,13 @@ class LikelihoodEngine:
             least = thread_count() * kernel.working_bytes(1)
             if least > room:
                 self._drop_kernel("the memory limit leaves no room for one")
-        self._ranges.keep(room)
+        self._ranges.store(room)
         if room is None:
             self.chunks = chunks or usual
         else:
-            self.chunks = chunks or self.needs.small_chunks(room - self._ranges.kept_bytes(), size)
+            self.chunks = chunks or self.needs.small_chunks(
+                room - self._ranges.stored_bytes(), size
+            )
         why = f" ({self.kernel_reason})" if self.kernel_reason else ""
         logger.info("kernel: %s%s", self.kernel or "none, autograd does the work", why)
         logger.debug(
@@ -129,16 +132,17 @@ class LikelihoodEngine:
             f"{self.kernel} kernel" if self.kernel else "autograd",
             self.chunks,
             thread_count(),
-            "data" if self._ranges.keeps else "nothing",
+            "data" if self._ranges.has_stored else "nothing",
             self.bytes(10) / 2**20,
         )
 
     def without_kernel(self) -> None:
-        """Have autograd do the work, before anything is settled."""
+        """Use autograd instead of a kernel; to be called before `settle`."""
         self._drop_kernel("the checkpoint was begun without a kernel")
 
     def _drop_kernel(self, reason: str) -> None:
         self._ranges.kernel, self._with_kernel, self.kernel_reason = None, False, reason
+        self._batches = None
 
     def _evaluate_with(
         self, forward: Forward, examples: Examples, likelihood: Likelihood
@@ -156,8 +160,8 @@ class LikelihoodEngine:
         return Needs(*parts, self._footprint, self._side_by_side())
 
     def evaluation_bytes(self, particles: int) -> int:
-        """What is kept, and what an evaluation takes at its peak, beyond data and particles."""
-        return self._ranges.kept_bytes() + self.needs.working(self.chunks, particles)
+        """Bytes of an evaluation at its peak and of what is stored, beyond data and particles."""
+        return self._ranges.stored_bytes() + self.needs.working(self.chunks, particles)
 
     def bytes(self, particles: int) -> int:
         """Memory of an evaluation at its peak, estimated from shapes.
@@ -166,16 +170,16 @@ class LikelihoodEngine:
             particles: how many are evaluated.
 
         Returns:
-            Bytes of the data, of what is prepared of them, of what passes through the model
-            together, and of positions, parameters and gradients. What libraries keep for
-            themselves (tens of megabytes in some) is not among them.
+            Bytes of the data, of the prepared data, of the activations of one chunk, and of
+            positions, parameters and gradients. What libraries hold for themselves (tens of
+            megabytes in some) is not included.
         """
-        own = particles * self.dim * (3 * self._point.element_size() + 2 * 8)
-        return bytes_of(self.examples) + self.evaluation_bytes(particles) + own
+        per_particle = particles * self.dim * (3 * self._point.element_size() + 2 * 8)
+        return bytes_of(self.examples) + self.evaluation_bytes(particles) + per_particle
 
     @property
     def kernel(self) -> str | None:
-        """The code that knows the likelihood, too; None where autograd does the work."""
+        """The name of the kernel; None if autograd computes the gradient."""
         return None if self._ranges.kernel is None else self._ranges.kernel.name
 
     def __getstate__(self) -> dict[str, Any]:
@@ -183,6 +187,7 @@ class LikelihoodEngine:
             raise TypeError("an engine without `source` cannot be sent to another process.")
         state = {**self.__dict__, "sent": (self.path, self.examples, self._ranges.likelihood)}
         del state["_ranges"]  # with its forward, its kernel and what is prepared
+        state["_batches"] = None if state["_batches"] is None else False
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -191,7 +196,7 @@ class LikelihoodEngine:
         assert self._source is not None
         forward = build_forward(*self._source, rows(examples.inputs, 0, PROBE_EXAMPLES), path)
         self._ranges = self._evaluate_with(forward, examples, likelihood)
-        self._ranges.keep(self._room)
+        self._ranges.store(self._room)
 
     @property
     def dim(self) -> int:
@@ -212,8 +217,8 @@ class LikelihoodEngine:
     @property
     def shareable(self) -> bool:
         """Whether threads may evaluate it side by side."""
-        # Other paths put a particle's weights into a module, of which there is one, and a user's
-        # likelihood may keep something to itself.
+        # Other paths write a particle's weights into the one module, and a user's likelihood may
+        # have a state.
         return self.path == "fused" and not isinstance(self._ranges.likelihood, Custom)
 
     @property
@@ -258,8 +263,8 @@ class LikelihoodEngine:
         """
         chunks = self.chunks.split(len(positions))
         if len(chunks) == 1:
-            # Particles that share one reading of the data stay together; what is independent then
-            # is the chunks of examples.
+            # Particles that share one reading of the data stay together; then the chunks of
+            # examples run in parallel.
             value, gradient = self._sum(to_parameters(positions), self._apply)
             return value, finish(gradient)
         # Chunks of particles are small enough for memory to be used again.
@@ -284,7 +289,7 @@ class LikelihoodEngine:
         return torch.cat([torch.zeros(0, dtype=torch.float64, device=theta.device), *parts])
 
     def _apply(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        """Chunks are independent: side by side, where the model allows it."""
+        """Apply a function to independent chunks, in parallel if the model allows it."""
         return side_by_side(function, items) if self._side_by_side() else map(function, items)
 
     def _side_by_side(self) -> bool:
@@ -313,7 +318,7 @@ class LikelihoodEngine:
             parts = self._ranges.forward, examples, self._ranges.likelihood, self._point
             one = LikelihoodEngine(*parts, self.chunks, kernel=self._with_kernel)
             one._room = self._room
-            one._ranges.keep(self._room)
+            one._ranges.store(self._room)
             return one
 
         return [part(index) for index in range(batches)]
@@ -342,8 +347,16 @@ class LikelihoodEngine:
             total += self._ranges.without_gradient(theta, start, start + size)
         return total
 
+    def batch_kernel(self) -> BatchKernel | None:
+        """The kernel for mini-batches of the data; None where autograd does the work."""
+        if isinstance(self._batches, bool):
+            ranges = self._ranges
+            model = ranges.kernel, ranges.forward, ranges.likelihood
+            self._batches = find_batch_kernel(*model, self.examples, self._point)
+        return self._batches
+
     def parts(self, *, prepare: bool = True) -> Parts:
-        """What the engine is made of, for an evaluation on other batches than its own.
+        """The parts of the engine, for evaluations on other batches.
 
         Args:
             prepare: whether to prepare all data, if that has not been done: for a few examples it

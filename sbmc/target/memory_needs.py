@@ -1,4 +1,4 @@
-"""What an evaluation takes, estimated from shapes, and the chunks that follow from it."""
+"""The memory of an evaluation, estimated from shapes, and the chunks that follow from it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from sbmc.model.forward import Forward
 from sbmc.model.kernels.choice import Kernel
 from sbmc.model.threads import thread_count
 
-# What `prepare` may keep between calls. Beyond it, chunks are prepared each time they are used.
+# Bytes of prepared data that may be stored between calls. Larger data are prepared chunk by chunk,
+# each time they are used.
 PREPARED_BYTES = 64 * 2**20
-# The backward pass has up to twice as much at hand again as the forward pass has kept.
+# The backward pass takes up to twice as much memory as the forward pass has saved, on top of that.
 PASSES = 3
 
 
@@ -27,9 +28,9 @@ class Needs:
 
     Attributes:
         forward: the model as a function of many parameter vectors.
-        kernel: code that does the work instead, or None.
+        kernel: the kernel that is used instead of autograd, or None.
         examples: the data.
-        footprint: measures what an example takes; called where no kernel knows it, and costly.
+        footprint: measures the memory of an example; it is slow, and called only without a kernel.
         together: whether threads evaluate chunks side by side.
     """
 
@@ -41,21 +42,21 @@ class Needs:
 
     @property
     def threads(self) -> int:
-        """How many chunks are under way at a time."""
+        """How many chunks are evaluated at a time."""
         return thread_count() if self.together else 1
 
     def usual_chunks(self) -> Chunks:
-        """Chunks where nothing limits them."""
+        """Chunks without a memory limit."""
         examples = len(self.examples)
         if self.kernel is not None:
             return self.kernel.chunks(examples)
-        return choose_chunks(self.footprint(), examples)
+        return choose_chunks(self.footprint(), examples, alone=self.forward.one_by_one)
 
     def small_chunks(self, room: int, size: int | None) -> Chunks:
-        """Chunks that fit.
+        """Chunks that fit into a memory limit.
 
         Args:
-            room: bytes for all chunks that are under way at a time.
+            room: bytes for all chunks that are evaluated at a time.
             size: examples per chunk; by rule if None.
 
         Raises:
@@ -70,31 +71,32 @@ class Needs:
                 particles //= 2
             return Chunks(min(size or chunks.examples, examples), particles)
         if size is None:
-            return choose_chunks(self.footprint(), examples, room // PASSES)
+            alone = self.forward.one_by_one
+            return choose_chunks(self.footprint(), examples, room // PASSES, alone=alone)
         footprint, size = self.footprint(), min(size, examples)
         particles = (room // (PASSES * size) - footprint.shared) // footprint.own
         rule = f"enough for {size} examples, as `chunk_size` says, and one particle"
         require(particles >= 1, "memory_limit", rule, room)
-        return Chunks(size, min(particles, choose_chunks(footprint, examples).particles))
+        return Chunks(size, min(particles, self.usual_chunks().particles))
 
     def prepared(self) -> int:
-        """Bytes of all data, as they are wanted."""
+        """Bytes of all data when they are prepared."""
         if self.kernel is None:
             return self.forward.prepared_bytes(self.examples.inputs)
         return self.kernel.prepared_bytes(len(self.examples))
 
     def usual(self, size: int | None) -> int:
-        """What an evaluation takes with the usual chunks, or with `size` examples per chunk."""
+        """Bytes of an evaluation with the usual chunks, or with `size` examples per chunk."""
         chunks = self.usual_chunks()
         return self.free(chunks if size is None else Chunks(size, chunks.particles))
 
     def free(self, chunks: Chunks) -> int:
-        """What an evaluation takes where nothing limits it."""
-        kept = self.prepared()
-        return (kept if may_keep(kept) else 0) + self.working(chunks, chunks.particles)
+        """Bytes of an evaluation without a memory limit."""
+        prepared = self.prepared()
+        return (prepared if may_store(prepared) else 0) + self.working(chunks, chunks.particles)
 
     def working(self, chunks: Chunks, particles: int) -> int:
-        """What chunks take on their way through the model."""
+        """Bytes of the chunks on their way through the model."""
         together = min(particles, chunks.particles)
         if self.kernel is not None:
             return self.threads * self.kernel.working_bytes(together)
@@ -104,7 +106,7 @@ class Needs:
         return self.threads * PASSES * each * examples
 
     def least(self, size: int | None) -> int:
-        """The least that it can do with: nothing kept, one example or `size`, one particle."""
+        """The fewest bytes: nothing stored, one example (or `size`) and one particle at a time."""
         examples = min(size or 1, len(self.examples))
         least = PASSES * examples * sum(self.footprint())
         if self.kernel is not None:
@@ -112,8 +114,8 @@ class Needs:
         return self.threads * least
 
 
-def may_keep(size: int, room: int | None = None) -> bool:
-    """Whether so many bytes may be kept between calls, in the room that there is."""
+def may_store(size: int, room: int | None = None) -> bool:
+    """Whether so many bytes may be stored between calls, if `room` bytes are allowed."""
     return size <= (PREPARED_BYTES if room is None else min(PREPARED_BYTES, room // 2))
 
 
@@ -130,7 +132,7 @@ def bytes_of(examples: Examples) -> int:
 
 
 def multiplications(inputs: Inputs, rows: int, weights: int) -> int:
-    """About how many it takes to evaluate models on some rows, never far too few.
+    """A rough upper bound of the multiplications to evaluate models on some rows.
 
     Args:
         inputs: examples as the models take them; only their shapes matter.
@@ -138,8 +140,8 @@ def multiplications(inputs: Inputs, rows: int, weights: int) -> int:
         weights: of all models together.
 
     Returns:
-        One for each weight and row; as many for each place of an image or token of a text as there
-        may be, since a weight may be used at all of them.
+        One for each weight and row, times the number of pixels of an image or tokens of a text,
+        since a weight may be used at all of them.
 
     Example:
         >>> import torch
@@ -147,5 +149,5 @@ def multiplications(inputs: Inputs, rows: int, weights: int) -> int:
         (50, 200)
     """
     plain = isinstance(inputs, Tensor) and inputs.ndim == 2 and inputs.is_floating_point()
-    places = 1 if plain else sum(math.prod(leaf.shape[1:]) for leaf in leaves(inputs))
-    return rows * weights * max(1, places)
+    elements = 1 if plain else sum(math.prod(leaf.shape[1:]) for leaf in leaves(inputs))
+    return rows * weights * max(1, elements)

@@ -16,10 +16,27 @@ from torch import Tensor
 
 from sbmc.model.chunks import SMALLEST_CHUNK
 from sbmc.model.data import Inputs, tree_map
+from sbmc.model.threads import even_chunks, side_by_side, thread_count
 from sbmc.target.target import Evaluation, Target
 
+# Multiplications below which a chunk of particles is not worth a thread of its own.
+LEAST_WORK = 2**20
 # Activations of one call. Steps are many and small: calls are dearer here than a full cache.
 BATCH_BYTES = 24 * 2**20
+
+
+def particle_chunks(particles: int, work: int) -> list[slice]:
+    """Chunks of particles, one for each thread, or fewer where there is little to do.
+
+    Args:
+        particles: how many.
+        work: multiplications for one of them.
+
+    Example:
+        >>> particle_chunks(10, work=1)
+        [slice(0, 10, None)]
+    """
+    return even_chunks(particles, min(thread_count(), particles * work // LEAST_WORK))
 
 
 class MiniBatches:
@@ -32,8 +49,13 @@ class MiniBatches:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._parts = target.engine.parts()
+        self._examples = len(target.engine.examples)
         self._seen = 0
+        self._kernel = target.engine.batch_kernel()
+        self._factors: dict[int, Tensor] = {}
+        if self._kernel is not None:
+            return
+        self._parts = target.engine.parts()
         # Each particle reads examples of its own, so nothing is shared between particles.
         each = self._parts.footprint.shared + self._parts.footprint.own
         self._pairs = max(SMALLEST_CHUNK, BATCH_BYTES // each)
@@ -41,9 +63,14 @@ class MiniBatches:
             chunks = target.engine.chunks
             self._pairs = min(self._pairs, chunks.examples * chunks.particles)
 
+    @property
+    def kernel(self) -> str | None:
+        """The code that computes without autograd; None where autograd does the work."""
+        return None if self._kernel is None else self._kernel.name
+
     def __len__(self) -> int:
         """The number of examples, n."""
-        return len(self._parts.examples)
+        return self._examples
 
     def __call__(self, positions: Tensor, index: Tensor) -> Evaluation:
         """Estimate log likelihood and gradient, at a cost of |B|/n epochs for each particle.
@@ -55,11 +82,42 @@ class MiniBatches:
         Returns:
             The estimates, scaled by n / |B|. Non-finite values are passed on.
         """
-        count, batch = index.shape
         self._count(index.numel())
+        scale = self._target.power * len(self) / index.shape[1]
+        if self._kernel is not None:
+            return self._by_kernel(positions, index, scale)
+        return self._by_autograd(positions, index, scale)
+
+    def _by_kernel(self, positions: Tensor, index: Tensor, scale: float) -> Evaluation:
+        """Particles are independent: chunks of them side by side, the same bits in any chunks."""
+        kernel = self._kernel
+        assert kernel is not None
+        to_parameters, factor = (
+            self._target.prior.to_parameters,
+            self._factor(index.shape[1], scale),
+        )
+        index = index if index.stride(1) == 1 else index.contiguous()
+        gradients = torch.empty_like(positions, memory_format=torch.contiguous_format)
+
+        def of_particles(rows: slice) -> Tensor:
+            theta = to_parameters(positions[rows])
+            return kernel(theta, index[rows], factor, gradients[rows])
+
+        chunks = particle_chunks(len(positions), index.shape[1] * positions.shape[1])
+        values = list(side_by_side(of_particles, chunks))
+        return Evaluation(scale * (values[0] if len(values) == 1 else torch.cat(values)), gradients)
+
+    def _factor(self, batch: int, scale: float) -> Tensor:
+        """What the gradient of a sum over so many examples is multiplied by, `(dim,)`."""
+        if batch not in self._factors:
+            wide = scale * self._target.prior.scale.double()
+            self._factors[batch] = wide.to(self._target.prior.scale.dtype)
+        return self._factors[batch]
+
+    def _by_autograd(self, positions: Tensor, index: Tensor, scale: float) -> Evaluation:
+        count, batch = index.shape
         values = torch.empty(count, dtype=torch.float64, device=positions.device)
         gradients = torch.empty_like(positions)
-        scale = self._target.power * len(self) / batch
         together = max(1, self._pairs // batch)
         for start in range(0, count, together):
             rows = slice(start, min(start + together, count))

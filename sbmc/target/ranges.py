@@ -1,4 +1,4 @@
-"""Log likelihood and gradient over a range of examples: by a kernel, or by model and autograd."""
+"""Log likelihood and gradient over a range of examples, by a kernel or by autograd."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples, Inputs, rows
 from sbmc.model.forward import Forward
 from sbmc.model.kernels.choice import Kernel
-from sbmc.target.memory_needs import may_keep
+from sbmc.target.memory_needs import may_store
 
 
 class RangeEvaluator:
-    """Sums over the examples of a range, with what is prepared of the data between calls.
+    """Sums over the examples of a range; prepared data are stored between calls.
 
     Args:
         forward: the model as a function of many parameter vectors.
         examples: the data.
         likelihood: log likelihood per example.
-        kernel: code that knows the likelihood, too, and takes over from autograd; None for none.
+        kernel: computes the gradient instead of autograd; None for none.
     """
 
     def __init__(
@@ -31,32 +31,34 @@ class RangeEvaluator:
         self.examples = examples
         self.likelihood = likelihood
         self.kernel = kernel
-        self.laid: Any = None  # the data as the kernel wants them, if they are kept
-        self.prepared: Inputs | None = None  # the inputs as `forward` wants them, likewise
+        self.laid: Any = None  # the data as the kernel needs them, if they are stored
+        self.prepared: Inputs | None = (
+            None  # the inputs as `forward` needs them, if they are stored
+        )
 
-    def keep(self, room: int | None) -> None:
-        """Prepare all data at once, if `room` bytes may keep the result; None for no limit."""
+    def store(self, room: int | None) -> None:
+        """Prepare all data and store them, if they fit into `room` bytes; None for no limit."""
         self.laid = self.prepared = None
         if self.kernel is None:
             self.prepare(room)
-        elif may_keep(self.kernel.prepared_bytes(len(self.examples)), room):
+        elif may_store(self.kernel.prepared_bytes(len(self.examples)), room):
             inputs = self.examples.inputs
             assert isinstance(inputs, Tensor)  # or there is no kernel
             self.laid = self.kernel.prepare(inputs, self.examples.targets)
 
     def prepare(self, room: int | None) -> None:
-        """Prepare all inputs for `forward`, kernel or not, if the result may be kept."""
+        """Prepare all inputs for `forward`, also beside a kernel, if they may be stored."""
         inputs = self.examples.inputs
-        fits = may_keep(self.forward.prepared_bytes(inputs), room)
+        fits = may_store(self.forward.prepared_bytes(inputs), room)
         self.prepared = self.forward.prepare(inputs) if fits else None
 
     @property
-    def keeps(self) -> bool:
-        """Whether anything is kept prepared."""
+    def has_stored(self) -> bool:
+        """Whether prepared data are stored."""
         return self.laid is not None or self.prepared is not None
 
-    def kept_bytes(self) -> int:
-        """Bytes of what is kept prepared."""
+    def stored_bytes(self) -> int:
+        """Bytes of the prepared data that are stored."""
         if self.laid is not None:
             assert self.kernel is not None
             return self.kernel.prepared_bytes(len(self.examples))

@@ -43,8 +43,8 @@ class Target:
 
     Args:
         engine: log likelihood and gradient in the model's own coordinates.
-        prior: the coordinates.
-        power: of the likelihood, as for a cold posterior or a part of the likelihood.
+        prior: the prior, which defines the coordinates.
+        power: the exponent of the likelihood, for a cold posterior or a part of the likelihood.
         evaluations: the count of evaluations that this target has made.
     """
 
@@ -89,9 +89,9 @@ class Target:
         return self.power * self.engine.log_likelihood(self.prior.to_parameters(positions))
 
     def split(self, batches: int) -> list[Target]:
-        """Targets of disjoint parts of the data, which add up to this one; see the engine's.
+        """Targets of disjoint parts of the data, which add up to this one.
 
-        Each counts its own evaluations: an evaluation of all of them is one epoch of this one, for
-        the caller to count.
+        Each counts its own evaluations. An evaluation of all of them is one epoch of this one,
+        which the caller has to count.
         """
         return [Target(part, self.prior, self.power) for part in self.engine.split(batches)]

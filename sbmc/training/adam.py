@@ -8,6 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+# β₁, β₂ and ε of the paper.
+DECAY, EPSILON = (0.9, 0.999), 1e-8
+
 
 class AdamState(NamedTuple):
     """What the next step needs; the leading axis of the tensors is the member."""
@@ -32,8 +35,8 @@ def adam_step(
     gradient: Tensor,
     state: AdamState,
     learning_rate: float,
-    decay: tuple[float, float] = (0.9, 0.999),
-    epsilon: float = 1e-8,
+    decay: tuple[float, float] = DECAY,
+    epsilon: float = EPSILON,
 ) -> AdamState:
     """Take one step of Adam (Kingma & Ba, 2015, Algorithm 1) in place.
 

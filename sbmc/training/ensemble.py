@@ -22,6 +22,7 @@ from sbmc.posterior.ensemble import ensemble_posterior
 from sbmc.prior.original import PriorVariance
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
+from sbmc.training.compiled import compile_training
 from sbmc.training.group import Problem, train_group
 from sbmc.training.history import TrainingHistory
 from sbmc.training.module import ModuleForward, seeded, training_mode_layers
@@ -165,8 +166,9 @@ def train_ensemble(
         validation: validation data, or None to train for `max_epochs` and keep the last weights.
         members: how many to train.
         prior_variance: the prior: `"auto"` (the default), `sbmc.ByLayer(...)`,
-            `sbmc.WeightDecay(...)`, a number v, a mapping or a tensor, as for `fit`. With
-            `initial="model"`, `"auto"` is wide enough for the weights that the model has.
+            `sbmc.WeightDecay(...)`, a number v, a mapping or a tensor, as for `fit`. Here `"auto"`
+            is `ByLayer(least=1.0)`, since the maximum of a narrower prior is near zero weights.
+            With `initial="model"` it is wide enough for the weights that the model has.
         likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
         parameters: which parameters to train, as for `fit`; the others keep the model's values.
         seed: of all members' streams.
@@ -260,7 +262,10 @@ def _batched(
     learn: Callable[[Tensor, Inputs], Tensor] = partial(forward, stacked=True)
     evaluate: Callable[[Tensor, Inputs], Tensor] = forward
     sets = [data.train] if data.validation is None else [data.train, data.validation]
-    if sum(forward.prepared_bytes(examples.inputs) for examples in sets) <= PREPARED_BYTES:
+    compiled = compile_training(forward, data, space.flatten(model))
+    if compiled is not None:
+        logger.debug("training by the %s kernel, without autograd", compiled.batches.name)
+    elif sum(forward.prepared_bytes(examples.inputs) for examples in sets) <= PREPARED_BYTES:
         sets = [replace(examples, inputs=forward.prepare(examples.inputs)) for examples in sets]
     else:
 
@@ -276,6 +281,7 @@ def _batched(
         train=sets[0],
         validation=sets[1] if len(sets) == 2 else None,
         likelihood=data.likelihood,
+        compiled=compiled,
     )
 
     def train(group: list[int], report: Report) -> Trained:

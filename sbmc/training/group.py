@@ -15,6 +15,7 @@ from sbmc.model.data import Examples, Inputs, tree_map
 from sbmc.model.threads import threads_for
 from sbmc.target.memory_needs import multiplications
 from sbmc.training.adam import AdamState, adam_init, adam_step
+from sbmc.training.compiled import CompiledTraining
 from sbmc.training.early_stopping import EarlyStopping
 from sbmc.training.history import TrainingHistory
 from sbmc.training.settings import TrainingSettings
@@ -34,6 +35,7 @@ class Problem:
         validation: validation data, their inputs prepared for `evaluate`, or None.
         likelihood: log likelihood of each example.
         keep: called when the weights just reached are the best of the group's one member so far.
+        compiled: code that does the work of `learn` and `evaluate` without autograd, or None.
     """
 
     learn: Callable[[Tensor, Inputs], Tensor]
@@ -42,6 +44,7 @@ class Problem:
     validation: Examples | None
     likelihood: Likelihood
     keep: Callable[[], None] = field(default=lambda: None)
+    compiled: CompiledTraining | None = None
 
 
 class _Member:
@@ -109,7 +112,7 @@ def train_group(
         The weights kept, `(members, dim)` (those of failed members are NaN), and the histories.
     """
     work = multiplications(problem.train.inputs, settings.batch_size, theta.numel())
-    with threads_for(work, theta.numel(), apart=False):
+    with threads_for(work, theta.numel(), apart=problem.compiled is not None):
         return _train(problem, theta, members, orders, settings, report, centres)
 
 
@@ -160,7 +163,6 @@ def _train(
     return kept, histories
 
 
-@torch.enable_grad()
 def _epoch(
     problem: Problem,
     theta: Tensor,
@@ -173,11 +175,36 @@ def _epoch(
     """One pass over the data, `theta` changing in place; also the mean loss of each member."""
     examples = len(problem.train)
     order = torch.stack([torch.randperm(examples, generator=m.order) for m in active])
-    order = order.to(theta.device)
-    total = theta.new_zeros(len(active))
+    if problem.compiled is not None:
+        state, total = problem.compiled.epoch(
+            theta,
+            state,
+            precision,
+            centres,
+            order,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+        )
+    else:
+        order = order.to(theta.device)
+        state, total = _by_autograd(problem, theta, state, precision, centres, order, settings)
+    return state, total / examples
+
+
+@torch.enable_grad()
+def _by_autograd(
+    problem: Problem,
+    theta: Tensor,
+    state: AdamState,
+    precision: Tensor,
+    centres: Tensor | None,
+    order: Tensor,
+    settings: TrainingSettings,
+) -> tuple[AdamState, Tensor]:
+    """A pass in the given order; also the loss of each member, summed over its examples."""
+    total = theta.new_zeros(len(theta))
     # No value is looked at inside the loop: on a GPU, looking waits.
-    for start in range(0, examples, settings.batch_size):
-        index = order[:, start : start + settings.batch_size]
+    for index in order.split(settings.batch_size, dim=1):
         inputs, targets = _gather(problem.train, index)
         theta.requires_grad_(True)
         outputs = problem.learn(theta, inputs)
@@ -189,7 +216,7 @@ def _epoch(
         pull = offset * precision
         total += index.shape[1] * (nll.detach() + 0.5 * (pull * offset).sum(-1))
         state = adam_step(theta, gradient + pull, state, settings.learning_rate)
-    return state, total / examples
+    return state, total
 
 
 @torch.no_grad()
@@ -206,9 +233,12 @@ def _validate(
     if validation is None:
         return [None] * len(theta)
     total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
-    for start in range(0, len(validation), VALIDATION_CHUNK):
-        inputs, targets = validation.slice(start, start + VALIDATION_CHUNK)
-        total -= problem.likelihood.log_prob(problem.evaluate(theta, inputs), targets).sum(-1)
+    if problem.compiled is not None:
+        total -= problem.compiled.log_likelihood(theta)
+    else:
+        for start in range(0, len(validation), VALIDATION_CHUNK):
+            inputs, targets = validation.slice(start, start + VALIDATION_CHUNK)
+            total -= problem.likelihood.log_prob(problem.evaluate(theta, inputs), targets).sum(-1)
     penalty = 0.5 * (precision * _offset(theta, centres).square()).sum(-1)
     return (total / len(validation) + penalty).tolist()
 

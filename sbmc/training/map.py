@@ -6,7 +6,9 @@ from typing import Any
 
 from torch import nn
 
+from sbmc.model.data import as_examples
 from sbmc.model.parameters import Selection
+from sbmc.model.unseen_rows import remember_unseen_rows
 from sbmc.prior.original import PriorVariance
 from sbmc.training.ensemble import train_ensemble
 
@@ -54,6 +56,7 @@ def train_map(
 
     Returns:
         A trained copy of the model, in evaluation mode, with its `TrainingHistory` as `.history`.
+        `fit` finds the validation rows of this very copy, to choose s on them.
 
     Raises:
         BadInput: an argument is refused; nothing has been computed then.
@@ -87,4 +90,6 @@ def train_map(
     )
     trained = ensemble[0]
     trained.history = ensemble.histories[0]  # type: ignore[assignment]
+    if validation is not None:
+        remember_unseen_rows(trained, as_examples(validation, "validation"))
     return trained

@@ -17,6 +17,7 @@ from sbmc.model.data import Examples, as_examples
 from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
+from sbmc.prior.by_layer import LEAST_IN_TRAINING, ByLayer
 from sbmc.prior.original import PriorVariance, resolve_prior
 from sbmc.randomness import Stream, generator
 from sbmc.training.module import seeded
@@ -69,6 +70,7 @@ def training_prior(
 ) -> tuple[float | Tensor, Tensor | None]:
     """The prior's variance, a number or `(dim,)`, and its centre `(dim,)`; None for 0.
 
+    `"auto"` is at least `LEAST_IN_TRAINING` wide, where the reason is given.
     Weights that training begins with have to stay probable, since they may have been trained
     before; those that it throws away do not count.
     """
@@ -77,8 +79,9 @@ def training_prior(
         check_variance_size(prior_variance, space.dim)
         return prior_variance, None
     own = space.flatten(model)
+    auto = isinstance(prior_variance, str) and prior_variance == "auto"
     original = resolve_prior(
-        prior_variance,
+        ByLayer(least=LEAST_IN_TRAINING) if auto else prior_variance,
         model,
         space,
         dtype=own.dtype,

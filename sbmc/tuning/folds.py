@@ -1,4 +1,4 @@
-"""Folds for cross-validation: who trains, who says when to stop, who is held out."""
+"""Folds for cross-validation: rows for training, for early stopping, and for scoring."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _FOLDS, _SUBSET = 1, 2
 class Fold(NamedTuple):
     """Rows of the data, each in ascending order."""
 
-    train: Tensor  # what training learns from
-    validation: Tensor  # what stops it early; samplers condition on both
-    held_out: Tensor  # what it is scored on
+    train: Tensor  # rows for training
+    validation: Tensor  # rows for early stopping; samplers condition on both
+    held_out: Tensor  # rows for scoring
 
     @property
     def seen(self) -> Tensor:
@@ -30,7 +30,7 @@ class Fold(NamedTuple):
 def make_folds(
     targets: Tensor, folds: int, seed: int, *, share: float = 0.1, stratify: bool = True
 ) -> list[Fold]:
-    """Deal examples out to folds after a seeded shuffle.
+    """Divide the examples into folds after a seeded shuffle.
 
     Each fold is held out once. Of the others, a share validates, so that early stopping never sees
     what is scored. All folds train on the same number of examples, so that they can be trained as
@@ -39,8 +39,8 @@ def make_folds(
     Args:
         targets: `(examples,)` labels, or anything of that length if not stratified.
         folds: how many, at least 2.
-        seed: of the shuffle.
-        share: of the examples that are not held out, which part validates.
+        seed: the seed of the shuffle.
+        share: the fraction of the examples that are not held out which is used for validation.
         stratify: give every fold its part of every class.
 
     Returns:
@@ -65,36 +65,36 @@ def make_folds(
         rule = f"at most the number of examples of the rarest class ({rarest})"
         require(folds <= rarest, "folds", rule, folds)
     order = _shuffled(targets, generator(seed, Stream.SPLIT, _FOLDS), stratify)
-    place = torch.arange(count) % folds
-    least = min(int((place != fold).sum()) for fold in range(folds))
-    made = []
+    fold_of = torch.arange(count) % folds
+    least = min(int((fold_of != fold).sum()) for fold in range(folds))
+    result = []
     for fold in range(folds):
-        rest = order[place != fold][:least]
-        chosen = _evenly(len(rest), max(1, int(share * len(rest))))
-        made.append(
+        others = order[fold_of != fold][:least]
+        chosen = _evenly(len(others), max(1, int(share * len(others))))
+        result.append(
             Fold(
-                rest[~chosen].sort().values,
-                rest[chosen].sort().values,
-                order[place == fold].sort().values,
+                others[~chosen].sort().values,
+                others[chosen].sort().values,
+                order[fold_of == fold].sort().values,
             )
         )
-    return made
+    return result
 
 
 def subset(targets: Tensor, examples: int, seed: int, *, stratify: bool = True) -> Tensor:
-    """Choose some of the examples at random, of every class its part.
+    """Choose some of the examples at random, in proportion from every class.
 
     Args:
         targets: `(examples,)` labels.
         examples: how many.
-        seed: of the choice.
-        stratify: whether classes count.
+        seed: the seed of the choice.
+        stratify: whether to choose from every class in proportion.
 
     Returns:
         Rows, in ascending order.
 
     Raises:
-        BadInput: more than there are, or none.
+        BadInput: `examples` is less than 1 or more than there are.
 
     Example:
         >>> rows = subset(torch.tensor([0] * 6 + [1] * 3), 3, seed=0)
@@ -116,12 +116,12 @@ def check_folds(folds: object) -> None:
 
 
 def _shuffled(targets: Tensor, rng: torch.Generator, stratify: bool) -> Tensor:
-    """All rows in random order; class by class if stratified, so that dealing deals out classes."""
+    """All rows in random order; sorted by class if stratified, so that folds get all classes."""
     order = torch.randperm(len(targets), generator=rng)
     return order[targets.cpu()[order].sort(stable=True).indices] if stratify else order
 
 
 def _evenly(count: int, chosen: int) -> Tensor:
-    """Mark `chosen` of `count` places, evenly spaced."""
+    """Mark `chosen` of `count` entries, evenly spaced."""
     steps = torch.arange(count + 1) * chosen // count
     return steps[1:] > steps[:-1]

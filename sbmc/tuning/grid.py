@@ -1,4 +1,4 @@
-"""Which values of v and s are tried, and how a grid grows."""
+"""The grids of v and s, and how a grid is extended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_grid(name: str, values: Any, rule: str, low: float, high: float) -> tu
     Args:
         name: the argument.
         values: a number or several.
-        rule: in words, what each must be.
+        rule: what each value must be, for the message.
         low: at least this.
         high: at most this.
 
@@ -29,7 +29,7 @@ def check_grid(name: str, values: Any, rule: str, low: float, high: float) -> tu
         The values.
 
     Raises:
-        BadInput: there is none, or one breaks the rule.
+        BadInput: there is no value, or one breaks the rule.
 
     Example:
         >>> check_grid("s", [0.3, 0.1, 0.1], "in [0, 1]", 0, 1)
@@ -59,7 +59,7 @@ def s_grid(values: Any = None) -> tuple[float, ...]:
 def beyond(grid: Sequence[float], best: float) -> float | None:
     """The next value to try where the best one lies at the edge of its grid.
 
-    The grid goes on by its own mean ratio, rounded to 1, 2, 3 or 5 times a power of ten.
+    The grid is extended by its own mean ratio, rounded to 1, 2, 3 or 5 times a power of ten.
 
     Args:
         grid: in ascending order.

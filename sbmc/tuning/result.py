@@ -1,4 +1,4 @@
-"""What cross-validation found: a score for every value and fold, and what follows from them."""
+"""The result of cross-validation: a score for every value and fold, and the chosen values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Cell:
         fold: which one was held out.
         scores: on the held-out examples: `nll` and `accuracy`, or `rmse`. Empty if it failed.
         epochs: of training, or of each chain.
-        seconds: what it took; jobs that were trained side by side share their time.
+        seconds: the time; the time of a batch of trainings is divided among them.
     """
 
     v: float
@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[float, float | None, int]:
-        """What it is known by."""
+        """The key that identifies the cell."""
         return self.v, self.s, self.fold
 
 
@@ -63,7 +63,7 @@ class Point:
 
     @property
     def nll(self) -> float:
-        """What is compared: the mean held-out NLL, infinite if a fold failed."""
+        """The mean held-out NLL, which is compared; infinite if a fold failed."""
         return math.inf if self.failed or "nll" not in self.means else self.means["nll"]
 
 
@@ -72,15 +72,15 @@ class Tuning:
     """The result of `tune`.
 
     Attributes:
-        settings: everything that decides the scores but the grids, as plain values.
-        seed: of folds, training and sampling.
+        settings: all that decides the scores, except the grids, as plain values.
+        seed: the seed of folds, training and sampling.
         v_grid: the values of v that were asked for.
-        s_grid: those of s.
+        s_grid: the values of s that were asked for.
         extended: values of v that were added because the best one lay at the edge.
-        cells: every score, also those of other grids of the same settings.
+        cells: all scores, also those of other grids with the same settings.
         data: name and checksum of the data, where known.
-        complete: whether nothing is missing.
-        versions: of the packages that computed it.
+        complete: whether all cells are scored.
+        versions: versions of the packages that computed it.
         hardware: processor, cores and threads.
     """
 
@@ -132,20 +132,20 @@ class Tuning:
 
     @property
     def s(self) -> float:
-        """The chosen s: likewise, at that v."""
+        """The chosen s: the one with the smallest mean held-out NLL at that v."""
         return best(self.s_points, "s")
 
     @property
     def sampled_s(self) -> float:
-        """The best s above 0: s = 0 is the MAP, which has no epistemic uncertainty to offer."""
+        """The best s above 0, since s = 0 is the MAP, which has no epistemic uncertainty."""
         return best([point for point in self.s_points if point.value > 0] or self.s_points, "s")
 
     def _cells(self, v: float, s: float | None) -> list[Cell]:
         return [cell for cell in self.cells if cell.v == v and cell.s == s]
 
-    def _points(self, found: Mapping[float, list[Cell]]) -> list[Point]:
+    def _points(self, cells_by_value: Mapping[float, list[Cell]]) -> list[Point]:
         points = []
-        for value, cells in found.items():
+        for value, cells in cells_by_value.items():
             if not cells:
                 continue
             scored = [cell for cell in cells if cell.scores]
@@ -164,7 +164,7 @@ class Tuning:
         return points
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; what was chosen stands in it for readers, not for `from_dict`."""
+        """Plain values, for JSON, with the chosen values for readers; `from_dict` ignores these."""
         plain = {**asdict(self), "schema_version": SCHEMA_VERSION, "kind": "tuning"}
         plain["cells"] = [asdict(cell) for cell in sorted(self.cells, key=_order)]
         plain["chosen"] = {"v": self.v, "s": self.s} if self.complete else None
@@ -172,20 +172,20 @@ class Tuning:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Tuning:
-        """Read what `as_dict` made.
+        """Read what `as_dict` returned.
 
         Raises:
-            BadInput: it is not that.
+            BadInput: the content is not that of a tuning.
         """
         version = content.get("schema_version") if isinstance(content, Mapping) else None
         require(version == SCHEMA_VERSION, "schema_version", f"{SCHEMA_VERSION}", version)
-        known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
-        missing = sorted(set(cls.__dataclass_fields__) - set(known))
+        fields_given = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
+        missing = sorted(set(cls.__dataclass_fields__) - set(fields_given))
         require(not missing, "tuning", "one with all its fields", missing)
         for name in ("v_grid", "s_grid", "extended"):
-            known[name] = tuple(known[name])
-        known["cells"] = tuple(Cell(**cell) for cell in known["cells"])
-        return cls(**known)
+            fields_given[name] = tuple(fields_given[name])
+        fields_given["cells"] = tuple(Cell(**cell) for cell in fields_given["cells"])
+        return cls(**fields_given)
 
 
 def best(points: Sequence[Point], name: str) -> float:
@@ -193,7 +193,7 @@ def best(points: Sequence[Point], name: str) -> float:
 
     Args:
         points: at least one that did not fail.
-        name: of what, for the error message.
+        name: the name of the value, for the error message.
 
     Returns:
         The value; the smaller one of equals.
@@ -201,10 +201,10 @@ def best(points: Sequence[Point], name: str) -> float:
     Raises:
         RuntimeError: all failed.
     """
-    found = min(points, key=lambda point: point.nll, default=None)
-    if found is None or not math.isfinite(found.nll):
+    lowest = min(points, key=lambda point: point.nll, default=None)
+    if lowest is None or not math.isfinite(lowest.nll):
         raise RuntimeError(f"No value of {name} could be scored on every fold.")
-    return found.value
+    return lowest.value
 
 
 def within_error(points: Sequence[Point]) -> list[float]:
@@ -231,13 +231,13 @@ def read_tuning(path: Path) -> Tuning:
     """Read a tuning from its file.
 
     Args:
-        path: of a `tuning.json`.
+        path: the path of a `tuning.json`.
 
     Returns:
         The tuning.
 
     Raises:
-        BadInput: there is none, or it is damaged.
+        BadInput: there is no such file, or it is damaged.
     """
     try:
         content = json.loads(Path(path).read_text("utf-8"))

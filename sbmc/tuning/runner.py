@@ -37,10 +37,10 @@ class TuningRunner:
         model: the network; never changed.
         space: the parameters that are trained and sampled.
         family: the likelihood.
-        examples: all of them, ready to use.
-        folds: of the examples.
-        how: settings of training, but for the prior variance.
-        options: of `fit`, but for s, the prior variance and the island.
+        examples: all examples, checked.
+        folds: the folds of the examples.
+        training: settings of training, except the prior variance.
+        options: arguments of `fit`, except s, the prior variance and the island.
         saved_cells: the cells that are done; those that follow are added to it.
         progress: as for `fit`.
     """
@@ -50,7 +50,7 @@ class TuningRunner:
     family: Likelihood
     examples: Examples
     folds: list[Fold]
-    how: TrainingSettings
+    training: TrainingSettings
     options: dict[str, Any]
     saved_cells: SavedCells
     progress: bool | None
@@ -77,7 +77,7 @@ class TuningRunner:
         )
 
     def _train(self, variances: tuple[float, ...]) -> None:
-        """The MAP of every v and fold that is missing, all of them as one batch."""
+        """Train the MAP of every v and fold that is missing, as one batch."""
         cells = [(v, k) for v in variances for k in range(len(self.folds))]
         self._train_cells(
             [cell for cell in cells if not self.saved_cells.has(cell[0], None, cell[1])]
@@ -90,7 +90,7 @@ class TuningRunner:
         values = sorted({v for v, _ in cells})
         shown = f"v = {values[0]:g}" if len(values) == 1 else f"{len(values)} values of v"
         name = f"training, {shown}, {len(cells)} networks"
-        total = len(jobs) * self.how.max_epochs
+        total = len(jobs) * self.training.max_epochs
         with open_progress(self.progress, name, total=total, unit="epochs") as bar:
 
             def finished(index: int, trained: Trained) -> None:
@@ -105,18 +105,18 @@ class TuningRunner:
                 self.examples,
                 self.family,
                 jobs,
-                self.how,
+                self.training,
                 finished,
                 bar.update,
             )
 
     def _sample(self, v: float, scales: tuple[float, ...]) -> None:
-        """The sampler at every s and fold that is missing, one after another."""
+        """Run the sampler at every s and fold that is missing, one after another."""
         count = len(self.folds)
         missing = [
             (s, k) for s in scales for k in range(count) if not self.saved_cells.has(v, s, k)
         ]
-        # Where a folder was brought here without its networks.
+        # The networks are missing if a folder was copied without them.
         absent = [k for k in range(count) if self.saved_cells.model(v, k, self.model) is None]
         self._train_cells([(v, k) for k in absent if any(k == fold for _, fold in missing)])
         name = f"sampling, v = {v:g}, {len(scales)} values of s"
@@ -134,17 +134,17 @@ class TuningRunner:
         if model is None:  # its training failed
             return Cell(v, s, fold, {}, 0.0, 0.0)
         if s == 0:
-            known = self.saved_cells.get(v, None, fold)
-            return Cell(v, s, fold, known.scores, 0.0, 0.0)
+            map_cell = self.saved_cells.get(v, None, fold)
+            return Cell(v, s, fold, map_cell.scores, 0.0, 0.0)
         began = time.perf_counter()
-        seen = self.examples.select(self.folds[fold].seen)
+        examples = self.examples.select(self.folds[fold].seen)
         try:
             with warnings.catch_warnings():
-                # A population that collapsed, or weights on one island, show in the score.
+                # A collapsed population, or weight on one island, shows in the score.
                 warnings.simplefilter("ignore", RuntimeWarning)
                 posterior = fit(
                     model,
-                    seen,
+                    examples,
                     s=s,
                     prior_variance=v,
                     **{**self.options, "compute": self._compute(fold)},
@@ -156,9 +156,9 @@ class TuningRunner:
         return Cell(v, s, fold, scores, epochs, round(time.perf_counter() - began, 3))
 
     def _compute(self, fold: int) -> Compute:
-        # Every fold has noise of its own, which is the same for every s.
-        given = self.options.get("compute", USUAL_COMPUTE)
-        return dataclasses.replace(given, anchor_epochs=0.0, first_island=fold)
+        # Every fold has its own noise, which is the same for every s.
+        compute = self.options.get("compute", USUAL_COMPUTE)
+        return dataclasses.replace(compute, anchor_epochs=0.0, first_island=fold)
 
     def _score_map(self, model: nn.Module, v: float, fold: int) -> dict[str, float]:
         names = ("likelihood", "parameters")

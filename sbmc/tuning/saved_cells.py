@@ -1,4 +1,4 @@
-"""What of a tuning is done, on disk: a second call goes on."""
+"""Saves the cells of a tuning on disk, so that a second call continues."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WEIGHTS = "weights"
 
 
 class SavedCells:
-    """Keeps every cell as soon as it is scored, and the networks that were trained for it.
+    """Saves every cell as soon as it is scored, and the networks that were trained for it.
 
     Args:
-        folder: where; None keeps all in memory.
+        folder: where to save; None holds all in memory.
         tuning: the tuning as it begins, without cells.
 
     Raises:
@@ -50,7 +50,7 @@ class SavedCells:
         return self._cells[v, s, fold]
 
     def add(self, cell: Cell, model: nn.Module | None = None) -> None:
-        """Keep a cell; of a trained network, its weights first."""
+        """Save a cell; if it has a trained network, its weights first."""
         if model is not None:
             self._models[cell.v, cell.fold] = model
             if self._folder is not None:
@@ -66,12 +66,12 @@ class SavedCells:
         self.update()
 
     def model(self, v: float, fold: int, network: nn.Module) -> nn.Module | None:
-        """The network that was trained for a cell; None if it is nowhere.
+        """The network that was trained for a cell; None if it was not saved.
 
         Args:
             v: the prior variance.
             fold: the fold.
-            network: of the same structure; never changed.
+            network: a network of the same structure; never changed.
         """
         if (v, fold) in self._models:
             return self._models[v, fold]
@@ -83,23 +83,23 @@ class SavedCells:
         model = copy.deepcopy(network).eval()
         try:
             model.load_state_dict(load_file(path))
-        except Exception as error:  # a file that is cut short, or of another network
+        except Exception as error:  # a truncated file, or one of another network
             logger.warning("%s is damaged (%s): training again", path, error)
             return None
         self._models[v, fold] = model
         return model
 
     def drop_models(self, but: Iterable[float]) -> None:
-        """Forget networks, in memory, of all other values of v."""
-        kept = set(but)
-        self._models = {key: model for key, model in self._models.items() if key[0] in kept}
+        """Remove the networks of all other values of v from memory."""
+        variances = set(but)
+        self._models = {key: model for key, model in self._models.items() if key[0] in variances}
 
     def update(self, **changes: object) -> Tuning:
-        """Change the tuning's fields, and write it; whole or not at all."""
+        """Change fields of the tuning, and write it atomically."""
         if self._folder is not None and (self._folder / NAME).exists():
-            # Another process may be at work on other values of the same tuning.
-            there = {cell.key: cell for cell in read_tuning(self._folder / NAME).cells}
-            self._cells = {**there, **self._cells}
+            # Another process may be computing other values of the same tuning.
+            saved = {cell.key: cell for cell in read_tuning(self._folder / NAME).cells}
+            self._cells = {**saved, **self._cells}
         cells = tuple(self._cells.values())
         self.tuning = replace(self.tuning, cells=cells, **changes)  # type: ignore[arg-type]
         if self._folder is not None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.fitting.compute import Compute
-from sbmc.fitting.preparing import describe_sampler
+from sbmc.fitting.preparation import describe_sampler
 from sbmc.likelihoods import Custom, as_likelihood
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.parameters import Selection, select_parameters
@@ -61,14 +61,15 @@ def tune(
 ) -> Tuning:
     """Choose the prior variance v, and then the scale s, by K-fold cross-validation.
 
-    As the paper has it: v is a parameter of the model, and is chosen first, for the MAP; then s,
-    with v fixed, for the sampler. What is compared is the mean over folds of
+    As in the paper, v is a parameter of the model and is chosen first, for the MAP. Then s is
+    chosen with v fixed, for the sampler. The criterion is the mean over folds of
 
         −(1/n) Σ log p(y_i | x_i)
 
     on the n examples that were held out. Each fold trains a MAP from the start, stopped early on a
-    share of its own training examples, so that nothing that is scored has been seen. All folds and
-    all v are trained as one batch. If the best v lies at the edge of its grid, the grid grows.
+    share of its own training examples, so that no held-out example is used before it is scored. All
+    folds and all v are trained as one batch. If the best v lies at the edge of its grid, the grid
+    grows.
 
     Args:
         model: the network; its weights do not matter, and are never changed.
@@ -92,8 +93,8 @@ def tune(
         extensions: values of v that may be added at the edge of the grid.
         fit_options: further arguments of `fit`, such as
             `{"prior": sbmc.Prior(covariance="laplace")}`.
-        folder: where every score is written as soon as it is there. The same call goes on where a
-            stopped one was; one with other grids adds to it.
+        folder: where every score is saved as soon as it is computed. The same call continues one
+            that was stopped; a call with other grids adds to it.
         about: name and checksum of the data, for the file.
         progress: None shows a bar on a terminal; True always shows something; False nothing.
 
@@ -127,7 +128,7 @@ def tune(
     family = as_likelihood(likelihood)
     rule = "'categorical' or sbmc.Gaussian(noise_variance=...), whose predictions have a score"
     require(not isinstance(family, Custom), "likelihood", rule, Phrase("a callable"))
-    how = TrainingSettings(
+    training = TrainingSettings(
         prior_variance=1.0,
         learning_rate=learning_rate,
         batch_size=batch_size,
@@ -139,7 +140,7 @@ def tune(
     )
     space = select_parameters(model, parameters)
     checked = checked_data(model, space, as_examples(data), None, family).train
-    whole = digest(checked.inputs, checked.targets)
+    data_digest = digest(checked.inputs, checked.targets)
     if examples is not None:
         rows = subset(checked.targets, examples, seed, stratify=family.classification)
         checked = Examples(*checked.select(rows))
@@ -161,7 +162,7 @@ def tune(
         "validation_share": float(validation_share),
         "examples": None if examples is None else int(examples),
         "fit_options": _describe_options(fit_options or {}),
-        "data": whole,
+        "data": data_digest,
     }
     beginning = Tuning(settings, int(seed), variances, scales, data=dict(about or {}))
     saved_cells = SavedCells(None if folder is None else Path(folder), beginning)
@@ -175,12 +176,14 @@ def tune(
         "seed": int(seed),
         "progress": False,
     }
-    runner = TuningRunner(model, space, family, checked, parts, how, options, saved_cells, progress)
+    runner = TuningRunner(
+        model, space, family, checked, parts, training, options, saved_cells, progress
+    )
     return runner.search(variances, scales, int(extensions))
 
 
 def _describe_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Arguments of `fit` as words; the options of a group stand by their names."""
+    """Arguments of `fit` as text; the options of a group are listed by their names."""
     plain: dict[str, Any] = {}
     for name, value in options.items():
         plain |= changed_options(value) if isinstance(value, (Prior, Compute)) else {name: value}

@@ -39,7 +39,7 @@ class Job(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What came of a job. The model is None if its loss stopped being finite."""
+    """The result of a job. The model is None if its loss stopped being finite."""
 
     model: nn.Module | None
     epochs: int
@@ -62,19 +62,19 @@ def train_jobs(
 ) -> None:
     """Train every job to the maximum of its posterior, stopped early on its own validation rows.
 
-    Each is what `train_map` makes of its rows with its variance and the same seed, but for the last
-    bits. Jobs are trained side by side, one `(jobs, dim)` tensor; one that has stopped leaves the
-    batch. A model for which training mode is another function (BatchNorm, dropout) is trained one
-    job after another.
+    Each job gives the network that `train_map` gives for its rows, its variance and the same seed,
+    up to the last bits. Jobs are trained side by side as one `(jobs, dim)` tensor; a finished job
+    is removed from the batch. A model for which training mode is another function (BatchNorm,
+    dropout) is trained one job after another.
 
     Args:
         model: the network; never changed.
         space: the parameters that are trained.
         examples: all data, in the precision and on the device of the model.
         likelihood: of its outputs; the targets fit it.
-        jobs: what to train; all with the same number of training rows.
-        settings: how, but for the prior variance.
-        finished: called with a job's index and what came of it, as soon as it stops.
+        jobs: the trainings; all have the same number of training rows.
+        settings: settings of training, except the prior variance.
+        finished: called with a job's index and result, as soon as it stops.
         report: called after each epoch with the epochs done by all jobs so far, where a job that
             has stopped counts as if it had made all.
     """
@@ -122,7 +122,7 @@ class _Runner:
 
 
 class _Batch:
-    """What all groups of jobs share."""
+    """The model, data and settings that all groups of jobs share."""
 
     def __init__(
         self,
@@ -177,23 +177,23 @@ class _Batch:
             verdicts = [each.judge(loss, check, last) for each, loss, check in pairs]
             better = [i for i, (good, _) in enumerate(verdicts) if good]
             best[better] = theta[better]
-            staying = [i for i, (_, stop) in enumerate(verdicts) if not stop]
+            unstopped = [i for i, (_, stop) in enumerate(verdicts) if not stop]
             for i, each in enumerate(runners):
                 if verdicts[i][1]:
                     model = None if each.failed else self._written(best[i])
                     finished(each.index, Trained(model, epoch, time.perf_counter() - began))
-            count(epoch, len(staying))
-            if not staying:
+            count(epoch, len(unstopped))
+            if not unstopped:
                 return
-            if len(staying) < len(runners):
-                kept = torch.tensor(staying, device=device)
-                theta, best, state = theta[kept], best[kept], state.rows(kept)
-                rows, held, precision = rows[kept], held[kept], precision[kept]
-                runners = [runners[i] for i in staying]
+            if len(unstopped) < len(runners):
+                running = torch.tensor(unstopped, device=device)
+                theta, best, state = theta[running], best[running], state.rows(running)
+                rows, held, precision = rows[running], held[running], precision[running]
+                runners = [runners[i] for i in unstopped]
 
     def _start(self, variance: float) -> tuple[Tensor, torch.Generator]:
         settings = replace(self._settings, prior_variance=variance)
-        # Member 0 for all: jobs differ in their variance and their rows alone.
+        # Member 0 for all, so that jobs differ only in their variance and their rows.
         theta, (order,) = start_members(self._model, self._space, [0], settings)
         return theta, order
 

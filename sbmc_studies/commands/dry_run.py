@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from sbmc.cli.printing import print_wide
-from sbmc.fitting.forecast import in_words
-from sbmc.islands.memory import size_in_words
+from sbmc.cli.tables import print_wide
+from sbmc.fitting.forecast import format_seconds
+from sbmc.islands.process_memory import format_bytes
 from sbmc_studies.experiments.context import prepare_context
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.resources import Resources
@@ -52,7 +52,9 @@ def show_forecasts(specs: Sequence[RunSpec], out: Path, resources: Resources) ->
     print_wide(table)
     for note in dict.fromkeys(notes):
         print(note)
-    print(f"In all: about {in_words(total)}; less where training stops before its last epoch.")
+    print(
+        f"In all: about {format_seconds(total)}; less where training stops before its last epoch."
+    )
 
 
 def _cells(expected: Forecast) -> list[str]:
@@ -64,8 +66,8 @@ def _cells(expected: Forecast) -> list[str]:
         str(expected.training_epochs) if expected.networks else "-",
         "-" if chain is None else f"{chain.epochs + chain.forward_epochs:,.0f}",
         f"{expected.total_epochs:,.0f}",
-        in_words(expected.seconds),
-        size_in_words(max(part.bytes for part in parts)),
-        size_in_words(max(part.total_bytes for part in parts)),
-        size_in_words(disk) if disk else "-",
+        format_seconds(expected.seconds),
+        format_bytes(max(part.bytes for part in parts)),
+        format_bytes(max(part.total_bytes for part in parts)),
+        format_bytes(disk) if disk else "-",
     ]

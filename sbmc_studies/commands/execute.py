@@ -12,7 +12,7 @@ from pathlib import Path
 from sbmc.checks import BadInput, require
 from sbmc.cli.interruption import Interruption
 from sbmc.islands.checkpoints import CheckpointError, open_store
-from sbmc.islands.running import Interrupted
+from sbmc.islands.scheduler import Interrupted
 from sbmc_studies.experiments.execution import CHECKPOINT
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.resources import Resources

@@ -18,13 +18,14 @@ def draw_figure(
     protocol: str | None = None,
     methods: str | None = None,
 ) -> None:
-    """Draw one of an experiment's figures into a PNG file and say where it is.
+    """Draw one of an experiment's figures into a file and say where it is.
 
     Args:
         experiment: the experiment's name.
         name: one of `sbmc_studies.figures.catalogue.NAMES`.
         records: the folder of all records.
-        out: the file; made from the names if not given.
+        out: the file, which ends in `.png`, `.pdf` or `.svg`; a PNG named after the figure if not
+            given.
         protocol: of the meta-classifier, `"paper"` if not given.
         methods: which ones to show, with commas; all that have records if not given.
 

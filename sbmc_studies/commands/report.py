@@ -36,12 +36,12 @@ def make_report(
     require(_can_be_written(out), "out", "a file in a folder that can be written to", str(out))
     folder = data_dir is None or data_dir.is_dir()
     require(folder, "data_dir", "an existing folder", str(data_dir))
-    found = write_report(runs, out, title=title, data_dir=data_dir)
-    for path, why in found.unreadable:
+    collection = write_report(runs, out, title=title, data_dir=data_dir)
+    for path, why in collection.unreadable:
         print(f"sbmc: left out {path}: {why}", file=sys.stderr)
-    completed = sum(len(study.runs) for study in found.studies)
-    words = f"{count(completed, 'run')} of {count(len(found.studies), 'experiment')}"
-    print(f"{out}: report of {words}, {out.stat().st_size / 1000:,.0f} kB")
+    completed = sum(len(study.runs) for study in collection.studies)
+    content = f"{count(completed, 'run')} of {count(len(collection.studies), 'experiment')}"
+    print(f"{out}: report of {content}, {out.stat().st_size / 1000:,.0f} kB")
     if show:
         import webbrowser
 
@@ -49,8 +49,8 @@ def make_report(
 
 
 def _can_be_written(out: Path) -> bool:
-    """Whether the page could be put there, before the work of making it; nothing is made yet."""
-    place = out.absolute().parent
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    """Whether the page could be written, before the work of making it; no folder is made yet."""
+    folder = out.absolute().parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

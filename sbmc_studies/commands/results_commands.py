@@ -75,7 +75,8 @@ def figure_command(
         "experiments/records"
     ),
     out: Annotated[
-        Path | None, typer.Option(help="The PNG file; EXPERIMENT_NAME.png if not given.")
+        Path | None,
+        typer.Option(help="The file: .png, .pdf or .svg; EXPERIMENT_NAME.png if not given."),
     ] = None,
     debug: DebugOption = False,
 ) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.table import Table
 
 from sbmc.checks import BadInput
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 from sbmc.report.numbers import MISSING
 from sbmc_studies.experiments.experiment import Experiment
-from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.experiments.methods import METHODS, method_label
 from sbmc_studies.figures.sure_unsure import draw_file
 from sbmc_studies.paper.tables.columns import table_columns
 from sbmc_studies.records.health import health_of, pooled_verdict
@@ -30,10 +30,6 @@ def show_methods() -> None:
     for name, method in METHODS.items():
         table.add_row(name, method.description, method.cost)
     print_wide(table)
-
-
-def _label(method: str) -> str:
-    return METHODS[method].label if method in METHODS else method
 
 
 def show_comparison(experiment: Experiment, runs: Sequence[Run], out: Path) -> None:
@@ -78,7 +74,7 @@ def _table(experiment: Experiment, groups: Sequence[Pooled]) -> Table:
         first = pooled.records[0]
         cells = [_cell(pooled, metric, digits) for metric, _, digits in columns]
         spent = [_plain(pooled.cost[name]) for name in ("epochs", "wall_seconds")]
-        label = _label(first.method)
+        label = method_label(first.method)
         cells = [str(first.settings["islands"]), *cells, *spent, pooled_verdict(pooled.records)]
         table.add_row(label, *cells)
     return table
@@ -87,7 +83,7 @@ def _table(experiment: Experiment, groups: Sequence[Pooled]) -> Table:
 def verdicts(groups: Sequence[Pooled]) -> list[str]:
     """A line for each run whose health is not ok: why, and what to try."""
     return [
-        f"{_label(record.method)}, seed {record.seed}: {health_of(record)}"
+        f"{method_label(record.method)}, seed {record.seed}: {health_of(record)}"
         for pooled in groups
         for record in pooled.records
         if health_of(record).ok is False
@@ -132,7 +128,7 @@ def meaning(results: dict[str, Pooled]) -> str:
 
 
 def _draw(run: Run, target: Path) -> None:
-    label = _label(run.record.method)
+    label = method_label(run.record.method)
     try:
         print(f"Picture: {draw_file(run.path.parent, target, label)}")
     except BadInput as error:

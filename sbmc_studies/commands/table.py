@@ -1,12 +1,12 @@
-"""`sbmc table`: ours beside the paper's."""
+"""`sbmc table`: our results beside the paper's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sbmc.checks import require
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
 from sbmc_studies.paper.tables import appendix, groups, paper_index, times
@@ -43,18 +43,15 @@ def write_table(
         BadInput: if one of them is refused.
     """
     study = get_experiment(experiment)
-    require(records.is_dir(), "records", "a folder of records", str(records))
-    written = confidence_tables.write_confidence if confidence else write_tables
-    for page in pages:
-        require(page.is_file(), "write", "an existing file", str(page))
-        page.write_text(written(page.read_text("utf-8"), study, records), "utf-8")
-        print(f"{page}: tables of {experiment} written")
+    fill = confidence_tables.write_confidence if confidence else write_tables
+    _rewrite(pages, records, lambda text: fill(text, study, records), f"tables of {experiment}")
 
 
 def show_table(experiment: str, records: Path, style: str) -> None:
-    """Print an experiment's tables and what the records say of the paper's claims.
+    """Print an experiment's tables, and which of the paper's claims hold on the records.
 
-    First its own table, then those of the paper's appendix, then what a second of wall time buys.
+    The study's table comes first, then those of the paper's appendix, then what a second of wall
+    time buys.
 
     Args:
         experiment: the experiment's name.
@@ -65,8 +62,7 @@ def show_table(experiment: str, records: Path, style: str) -> None:
         BadInput: if one of them is refused.
     """
     study = get_experiment(experiment)
-    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
-    require(records.is_dir(), "records", "a folder of records", str(records))
+    _check(records, style)
     lines, columns = build_table(study, records), table_columns(study)
     blocks = [*appendix.build_appendix(study, records), times.build_times(study, records)]
     if style == "markdown":
@@ -112,8 +108,7 @@ def show_index(records: Path, style: str) -> None:
     Raises:
         BadInput: if one of them is refused.
     """
-    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
-    require(records.is_dir(), "records", "a folder of records", str(records))
+    _check(records, style)
     if style == "markdown":
         print(paper_index.index_markdown(records))
         return
@@ -136,11 +131,8 @@ def write_index(records: Path, pages: Sequence[Path]) -> None:
     Raises:
         BadInput: if one of them is refused.
     """
-    require(records.is_dir(), "records", "a folder of records", str(records))
-    for page in pages:
-        require(page.is_file(), "write", "an existing file", str(page))
-        page.write_text(paper_index.write_index(page.read_text("utf-8"), records), "utf-8")
-        print(f"{page}: list of the paper's tables and figures written")
+    content = "list of the paper's tables and figures"
+    _rewrite(pages, records, lambda text: paper_index.write_index(text, records), content)
 
 
 def show_confidence(experiment: str, records: Path, style: str) -> None:
@@ -155,8 +147,7 @@ def show_confidence(experiment: str, records: Path, style: str) -> None:
         BadInput: if one of them is refused.
     """
     study = get_experiment(experiment)
-    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
-    require(records.is_dir(), "records", "a folder of records", str(records))
+    _check(records, style)
     if style == "markdown":
         print(confidence_tables.markdown(study, records))
         return
@@ -170,3 +161,19 @@ def show_confidence(experiment: str, records: Path, style: str) -> None:
             print(f"\nClaims, checked on these records, {protocol} protocol:")
             for line in claims:
                 print(f"  {line}")
+
+
+def _check(records: Path, style: str = "text") -> None:
+    require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
+    require(records.is_dir(), "records", "a folder of records", str(records))
+
+
+def _rewrite(
+    pages: Sequence[Path], records: Path, fill: Callable[[str], str], content: str
+) -> None:
+    """Fill the marks of Markdown pages, and say so."""
+    _check(records)
+    for page in pages:
+        require(page.is_file(), "write", "an existing file", str(page))
+        page.write_text(fill(page.read_text("utf-8")), "utf-8")
+        print(f"{page}: {content} written")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from sbmc.checks import require
-from sbmc.cli.printing import print_wide
+from sbmc.cli.tables import print_wide
 from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.figures.toy import draw_toy
 from sbmc_studies.paper.toy import run_toy, toy_table, toy_verdicts

@@ -10,8 +10,8 @@ from rich.table import Table
 from sbmc.checks import require
 from sbmc.cli.interruption import explain_interruption
 from sbmc.cli.options import Text, read_count, read_numbers
-from sbmc.cli.printing import print_wide
-from sbmc.fitting.forecast import in_words
+from sbmc.cli.tables import print_wide
+from sbmc.fitting.forecast import format_seconds
 from sbmc.tuning.grid import s_grid, v_grid
 from sbmc.tuning.result import Point, Tuning, within_error
 from sbmc.tuning.saved_cells import NAME
@@ -174,8 +174,8 @@ def _unfinished(tuning: Tuning) -> list[str]:
 def _range(symbol: str, values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"Within one standard error of the smallest NLL: {symbol} = {values[0]:g} alone."
-    shown = ", ".join(f"{value:g}" for value in values)
-    return f"Within one standard error of the smallest NLL: {symbol} = {shown}."
+    listed = ", ".join(f"{value:g}" for value in values)
+    return f"Within one standard error of the smallest NLL: {symbol} = {listed}."
 
 
 def _show_forecast(plan: Plan, out: Path, data_dir: Path | None) -> None:
@@ -185,10 +185,10 @@ def _show_forecast(plan: Plan, out: Path, data_dir: Path | None) -> None:
     most = plan.settings["max_epochs"]
     print(
         f"{plan.experiment.name}: {networks} networks of at most {most} epochs, "
-        f"about {in_words(training.seconds)} or less; more if the grid of v grows."
+        f"about {format_seconds(training.seconds)} or less; more if the grid of v grows."
     )
     print(
         f"Then {fits} fits of {plan.method.label}, {sampling.epochs:,.0f} epochs a chain, "
-        f"about {in_words(fits * sampling.seconds)}."
+        f"about {format_seconds(fits * sampling.seconds)}."
     )
     print(f"Record: {plan.folder(out)}")

@@ -29,7 +29,7 @@ from sbmc_studies.data import confidence_features, mnist7
 CLASSES = 8
 NOISE_SD = 0.5  # as for the out-of-domain groups of the data sets
 
-# Streams of their own, beside the two of the data sets' own groups.
+# Random streams, different from the two that the data sets draw their groups from.
 _WHITE_NOISE, _PERTURBED = 2, 3
 
 
@@ -45,7 +45,7 @@ def confidence_sets(
         name: `"mnist7"`, `"digits"`, `"imdb"` or `"cifar10"`.
         protocol: `"paper"` or `"clean"`; see `sbmc.confidence.protocols`.
         data_dir: where to look first for data files.
-        seed: of white noise and perturbations; every part and protocol has streams of its own.
+        seed: of white noise and perturbations; every part and protocol has other streams.
 
     Returns:
         The sets by name: those of `PARTS`, of which the paper's protocol has no `calibration`.
@@ -181,6 +181,6 @@ def _digits_source(data_dir: str | PathLike[str] | None) -> tuple[Tensor, np.nda
 
     source = load_digits()
     pixels, labels = source.images.astype(np.uint8), source.target.astype(np.uint8)
-    found = checksum({"images": pixels, "labels": labels})
-    require(found == digits.SHA256, "digits", f"those of SHA-256 {digits.SHA256}", found)
+    digest = checksum({"images": pixels, "labels": labels})
+    require(digest == digits.SHA256, "digits", f"those of SHA-256 {digits.SHA256}", digest)
     return torch.from_numpy(pixels).float().div(16).unsqueeze(1), labels

@@ -56,7 +56,7 @@ class FeatureFile:
 
 
 class FeatureBundle(DataBundle):
-    """A data set whose training and validation examples stand side by side in one tensor.
+    """A data set whose training and validation examples are parts of one tensor.
 
     Samplers condition on both, and a second copy of the features would cost as much memory as the
     first: 410 MB for CIFAR-10.
@@ -101,10 +101,10 @@ def read_features(source: FeatureFile, path: Path) -> tuple[dict[str, np.ndarray
             raise BadInput(
                 f"`{path}` must have a label for each row of x_{part}, but got {counts}."
             )
-    found = checksum(arrays)
-    if found != source.sha256:
+    digest = checksum(arrays)
+    if digest != source.sha256:
         logger.info("%s is not the file that our records were made with", path)
-    return arrays, found
+    return arrays, digest
 
 
 def load_features(source: FeatureFile, data_dir: str | PathLike[str] | None) -> FeatureBundle:
@@ -123,18 +123,18 @@ def load_features(source: FeatureFile, data_dir: str | PathLike[str] | None) -> 
         DataNotFound: if the file is nowhere; the message says how it is made.
         BadInput: if the file has another content.
     """
-    arrays, found = read_features(source, locate(source.file, data_dir, about=source.about))
+    arrays, digest = read_features(source, locate(source.file, data_dir, about=source.about))
     count = len(arrays["x_train"])
     order = split_order(count)
     inputs = decoded(source, arrays, "x_train", order)
     labels = _labels(arrays["y_train"][order])
-    kept = count - count // 10
+    training_rows = count - count // 10
     return FeatureBundle(
         name=source.name,
-        checksum=found,
+        checksum=digest,
         classes=source.classes,
-        train=(inputs[:kept], labels[:kept]),
-        validation=(inputs[kept:], labels[kept:]),
+        train=(inputs[:training_rows], labels[:training_rows]),
+        validation=(inputs[training_rows:], labels[training_rows:]),
         test=(decoded(source, arrays, "x_test"), _labels(arrays["y_test"])),
         ood={group: decoded(source, arrays, f"ood_{group}") for group in source.groups},
     )

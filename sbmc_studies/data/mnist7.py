@@ -45,12 +45,12 @@ def load(data_dir: str | PathLike[str] | None = None, seed: int = 0) -> DataBund
         DataNotFound: if there is no `mnist.npz` and it cannot be fetched.
         BadInput: if the file found does not hold MNIST in the original order.
     """
-    arrays, found = read(locate(FILE, data_dir, fetch=fetch))
+    arrays, digest = read(locate(FILE, data_dir, fetch=fetch))
     train = _in_domain(arrays["x_train"], arrays["y_train"], _TRAIN + _VALIDATION)
     test = _in_domain(arrays["x_test"], arrays["y_test"], _TEST)
     return DataBundle(
         name="mnist7",
-        checksum=found,
+        checksum=digest,
         classes=_CLASSES,
         train=(train[0][:_TRAIN].clone(), train[1][:_TRAIN].clone()),
         validation=(train[0][_TRAIN:].clone(), train[1][_TRAIN:].clone()),
@@ -77,13 +77,13 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], str]:
         BadInput: if the file cannot be read, lacks an array, or has another content.
     """
     arrays = read_arrays(path, _ARRAYS)
-    found = checksum(arrays)
-    if found != SHA256:
+    digest = checksum(arrays)
+    if digest != SHA256:
         raise BadInput(
             f"`{path}` must be MNIST in its original order, as bytes (SHA-256 of the arrays "
-            f"{SHA256}), but got {found}. Delete the file, or supply another copy."
+            f"{SHA256}), but got {digest}. Delete the file, or supply another copy."
         )
-    return arrays, found
+    return arrays, digest
 
 
 def fetch() -> Path:

@@ -76,10 +76,10 @@ def read_text(path: Path, sha256: str | None = None) -> str:
         text = data.decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise BadInput(f"`{path}` must be a text, but reading failed: {error}.") from error
-    found = hashlib.sha256(data).hexdigest()
-    if sha256 is not None and found != sha256:
+    digest = hashlib.sha256(data).hexdigest()
+    if sha256 is not None and digest != sha256:
         raise BadInput(
-            f"`{path}` must be tiny Shakespeare (SHA-256 of the text {sha256}), but got {found}."
+            f"`{path}` must be tiny Shakespeare (SHA-256 of the text {sha256}), but got {digest}."
         )
     return text
 
@@ -114,15 +114,15 @@ def next_token_data(
     require(is_whole(classes) and classes >= 2, "classes", "a whole number of at least 2", classes)
     train, _, test = split_blocks(len(source.tokens))
     chosen = frequent_tokens(source.tokens[: test.start, 1:], classes)
-    place = torch.searchsorted(source.vocabulary, chosen)
+    rows = torch.searchsorted(source.vocabulary, chosen)
     lookup = torch.full((int(source.vocabulary.max()) + 1,), -1, dtype=torch.int64)
     lookup[chosen] = torch.arange(classes)
     targets = lookup[source.tokens[:, 1:]]  # (blocks, length − 1), −1 where it is no class
 
     def part(blocks: slice) -> tuple[Tensor, Tensor]:
         labels = targets[blocks]
-        kept = labels >= 0
-        return source.states[blocks, :-1][kept].float(), labels[kept]
+        is_class = labels >= 0
+        return source.states[blocks, :-1][is_class].float(), labels[is_class]
 
     inputs, labels = part(slice(0, test.start))
     count = int((targets[train] >= 0).sum())
@@ -134,7 +134,7 @@ def next_token_data(
         validation=(inputs[count:], labels[count:]),
         test=part(test),
         ood={},
-        frozen={"output": source.output[place]},
+        frozen={"output": source.output[rows]},
         about={
             "weights": source.weights.name,
             "weights_sha256": source.weights.checksum,

@@ -21,7 +21,7 @@ from sbmc.training.module import seeded
 from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import get_method
-from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.networks import untrained_network
 from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.experiments.run_spec import RunSpec
 from sbmc_studies.experiments.settings import TRAINING_SETTINGS, Settings, resolve
@@ -151,7 +151,7 @@ class Context:
     def fresh_network(self) -> nn.Module:
         """An untrained network with torch's initial weights, drawn from the seed."""
         with seeded(generator(self.seed, Stream.NETWORK), torch.device("cpu")):
-            return _untrained(self.settings, self.data)
+            return untrained_network(self.settings, self.data)
 
     def dropout_network(self) -> Trained:
         """A network trained with dropout, with the experiment's settings."""
@@ -288,12 +288,7 @@ def prepare_context(
         BadInput: the data are missing.
     """
     data = resources.data(spec)
-    return Context(spec, data, _untrained(spec.settings, data), resources, folder, retrain)
-
-
-def _untrained(settings: Settings, data: DataBundle) -> nn.Module:
-    shape = tuple(data.train[0].shape[1:])
-    return build_network(settings["network"], shape, data.classes, data.frozen)
+    return Context(spec, data, untrained_network(spec.settings, data), resources, folder, retrain)
 
 
 def _as_ensemble(

@@ -12,7 +12,7 @@ from sbmc.checks import BadInput, is_number, is_whole, require
 from sbmc.islands.checkpoints import CheckpointAt
 from sbmc.islands.checkpoints.options import EVERY
 from sbmc.islands.executors import as_executor
-from sbmc.islands.memory import parse_bytes
+from sbmc.islands.process_memory import parse_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ PRESETS = ("paper", "best")
 
 @dataclass(frozen=True)
 class Row:
-    """A row of an experiment's table: which records it pools, and what stands beside them.
+    """A row of an experiment's table: which records it pools, and the paper's row beside them.
 
     Attributes:
         label: the row's name in the table.
@@ -25,10 +25,10 @@ class Row:
         overrides: what differs from the preset.
         paper: method, islands and perhaps table of the paper's row beside it, or None where the
             paper has none.
-        section: the part of the table that it stands in.
-        weighting: which way of combining islands is shown, if not the record's own.
-        headline: whether it stands in the short table as well.
-        differs: in words, why ours is not within the tolerance of the paper's, where it is not.
+        section: the part of the table that it belongs to.
+        weighting: which way of combining islands is shown, if not that of the record.
+        headline: whether the short table has it as well.
+        differs: why our numbers are outside the tolerance of the paper's, if they are.
     """
 
     label: str

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
 from sbmc.checks import BadInput, nearest, require
+from sbmc.datasets import DataBundle
 from sbmc.language.lora import RANK, LoraHead
 
 
@@ -137,3 +139,20 @@ def build_network(
     if name in _AROUND_FROZEN:
         return NETWORKS[name](input_shape, classes, frozen)
     return NETWORKS[name](input_shape, classes)
+
+
+def untrained_network(settings: Mapping[str, Any], data: DataBundle) -> nn.Module:
+    """Build the network of a run for the shapes of its data.
+
+    Args:
+        settings: resolved settings; `network` is its name.
+        data: the data set.
+
+    Returns:
+        The untrained network.
+
+    Raises:
+        BadInput: if there is no such network, or it does not fit the data.
+    """
+    shape = tuple(data.train[0].shape[1:])
+    return build_network(settings["network"], shape, data.classes, data.frozen)

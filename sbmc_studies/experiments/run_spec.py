@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput, is_whole, nearest, require
-from sbmc.storage.files import misfit
+from sbmc.storage.files import mismatch
 from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.settings import settings_hash
 
@@ -118,7 +118,7 @@ class RunSpec:
                     f"`{name}` must be left out: a run has the keys {', '.join(known)}, "
                     f"but got {content[name]!r}.{nearest(name, known)} {_REMEDY}"
                 )
-        wrong = misfit(cls, content)
+        wrong = mismatch(cls, content)
         if wrong:
             raise BadInput(f"`run` must have values of the right types, but {wrong}. {_REMEDY}")
         numbers = content.get("also_islands", [])

@@ -1,1 +1,1 @@
-"""Pictures, made from stored arrays; matplotlib (the extra `plots`) is imported to draw one."""
+"""The figures of the studies: what each shows, from records and the arrays beside them."""

@@ -1,11 +1,14 @@
-"""All figures of an experiment by name, and the way from records to a file."""
+"""All figures of an experiment by name, and the way from records to a picture file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sbmc.checks import BadInput
+from sbmc.report.figure import Figure
+from sbmc.report.limits import Limits
+from sbmc.report.pictures import check_format, draw_picture, write_picture
 from sbmc_studies.experiments.experiment import Experiment
 from sbmc_studies.figures import (
     confusion,
@@ -17,24 +20,23 @@ from sbmc_studies.figures import (
     spider,
     thresholds,
 )
-from sbmc_studies.figures.measured import Measurements, read
-from sbmc_studies.figures.style import save
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sbmc_studies.figures.comparison import PAPER, Comparison, read_comparison
+from sbmc_studies.records.finding import RunsInFolder
 
 EPOCHS = "epochs"
-# Those of the meta-classifier: each draws the same measurements.
-FIGURES: dict[str, Callable[[Measurements], Figure]] = {
-    "roc": roc.draw,
-    "thresholds": thresholds.draw,
-    "confusion": confusion.draw,
-    "risk-coverage": risk_coverage.draw,
-    "reliability": reliability.draw,
-    "entropies": entropies.draw,
-    "spider": spider.draw,
+# The figures of the meta-classifier, all from one comparison.
+FIGURES: dict[str, Callable[[Comparison, Limits], list[Figure]]] = {
+    "roc": roc.build,
+    "thresholds": thresholds.build,
+    "confusion": confusion.build,
+    "risk-coverage": risk_coverage.build,
+    "reliability": reliability.build,
+    "entropies": entropies.build,
+    "spider": spider.build,
 }
 NAMES = (EPOCHS, *FIGURES)
+# A picture has more room than a page on a phone.
+PICTURE_LIMITS = Limits(points=201)
 
 
 def draw_file(
@@ -43,16 +45,16 @@ def draw_file(
     records: Path,
     target: Path,
     *,
-    protocol: str = "paper",
+    protocol: str = PAPER,
     methods: Sequence[str] | None = None,
 ) -> Path:
-    """Draw a figure from the records into a PNG file.
+    """Draw a figure from the records into a file.
 
     Args:
         name: one of `NAMES`.
         experiment: whose figure.
         records: the folder of all records.
-        target: the picture's path.
+        target: the picture's path, which ends in `.png`, `.pdf` or `.svg`.
         protocol: of the meta-classifier, `"paper"` or `"clean"`.
         methods: which ones to show; all that have records if not given.
 
@@ -60,9 +62,23 @@ def draw_file(
         The picture's path.
 
     Raises:
-        BadInput: if there are no such records, or one of the words is refused.
+        BadInput: if there are no such records, or an argument is refused.
     """
+    check_format(target)
     if name == EPOCHS:
-        return epochs.draw_file(experiment, records, target)
-    figure = FIGURES[name](read(experiment, records, protocol, methods))
-    return save(figure, Path(target))
+        figures, heading = _epochs(experiment, records), experiment.name
+    else:
+        comparison = read_comparison(experiment, records, protocol, methods)
+        figures, heading = FIGURES[name](comparison, PICTURE_LIMITS), comparison.heading()
+    return write_picture(draw_picture(figures, heading), target)
+
+
+def _epochs(experiment: Experiment, records: Path) -> list[Figure]:
+    if not experiment.curves.get(EPOCHS):
+        raise BadInput(f"`figure` must be one that {experiment.name} has, but got {EPOCHS!r}.")
+    series = epochs.find_series(experiment, RunsInFolder(records, experiment.name))
+    if not series:
+        raise BadInput(
+            f"`records` must hold runs of the figure {EPOCHS}, but got {str(records)!r}."
+        )
+    return epochs.build(experiment.name, series, PICTURE_LIMITS)

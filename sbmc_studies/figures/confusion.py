@@ -1,23 +1,20 @@
-"""Confusion-rate matrices of "answer or abstain", at the default and the F1-optimal threshold."""
+"""Confusion rates of "answer or abstain", at the default and at the F1-optimal threshold."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
-from sbmc_studies.figures.measured import Measured, Measurements
-from sbmc_studies.figures.style import new_figure
+from sbmc.report.charts import HeatMap
+from sbmc.report.figure import Figure
+from sbmc.report.limits import Limits
+from sbmc_studies.figures.comparison import Comparison, MethodResult
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-RULES = {"default": "threshold 0.5", "optimal_f1": "F1-optimal\nthreshold"}
-# One hue from light to dark: read alike by all kinds of colour vision, and in grey.
-COLOURS = "Blues"
+RULES = {"default": "threshold 0.5", "optimal_f1": "F1-optimal threshold"}
+COLUMNS = ("answered", "abstained", "answered", "abstained")
+ABOVE = (("right", 2), ("wrong or OOD", 2))
 
 
-def confusion_rates(row: Measured, rule: str) -> tuple[np.ndarray, np.ndarray]:
+def confusion_rates(row: MethodResult, rule: str) -> tuple[np.ndarray, np.ndarray]:
     """Rates within each row of the counts, averaged over seeds.
 
     Args:
@@ -34,32 +31,27 @@ def confusion_rates(row: Measured, rule: str) -> tuple[np.ndarray, np.ndarray]:
     return rates.mean(axis=0), rates.std(axis=0) / np.sqrt(len(rates))
 
 
-def draw(measurements: Measurements) -> Figure:
-    """Draw a column for each method and a line for each threshold.
+def build(comparison: Comparison, limits: Limits) -> list[Figure]:
+    """A figure for each threshold."""
+    return [_figure(comparison, rule) for rule in RULES]
 
-    Args:
-        measurements: what to show.
 
-    Returns:
-        A matplotlib figure of images, with the rates and their standard errors written in them.
-    """
-    rows = measurements.rows
-    figure = new_figure(max(2.0 * len(rows) + 1.2, 6.0), 5.6)
-    words = "what becomes of right and wrong predictions (shares of each line)"
-    figure.suptitle(measurements.title(words), fontsize=12)
-    panels: Any = figure.subplots(2, len(rows), squeeze=False)
-    for line, (rule, title) in zip(panels, RULES.items(), strict=True):
-        for index, (axes, row) in enumerate(zip(line, rows, strict=True)):
-            means, errors = confusion_rates(row, rule)
-            axes.imshow(means, cmap=COLOURS, vmin=0, vmax=1)
-            for (i, j), value in np.ndenumerate(means):
-                error = f"\n±{errors[i, j]:.3f}" if len(row.arrays) > 1 else ""
-                text = f"{value:.2f}{error}"
-                colour = "white" if value > 0.55 else "black"
-                axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=9)
-            axes.set_xticks([0, 1], ["answers", "abstains"], fontsize=9)
-            axes.set_yticks(*(([0, 1], ["right", "wrong\nor OOD"]) if index == 0 else ([],)))
-            if rule == "default":
-                axes.set_title(row.label.replace(", ", "\n"), fontsize=10)
-        line[0].set_ylabel(title, fontsize=11)
-    return figure
+def _figure(comparison: Comparison, rule: str) -> Figure:
+    rows, findings = [], []
+    for row in comparison.rows:
+        means, errors = (each.ravel().tolist() for each in confusion_rates(row, rule))
+        cells = [
+            (rate, f"{rate:.2f}" + (f" ±{error:.2f}" if len(row.arrays) > 1 else ""))
+            for rate, error in zip(means, errors, strict=True)
+        ]
+        rows.append((row.style.label, cells))
+        decisions = f"answers {means[0]:.0%} of right, abstains from {means[3]:.0%} of bad"
+        findings.append(f"{row.style.label} {decisions}")
+    title = f"Confusion rates, {RULES[rule]}"
+    several = any(len(row.arrays) > 1 for row in comparison.rows)
+    return Figure(
+        title,
+        f"Shares within each pair of columns, mean over seeds{' ± standard error' * several}.",
+        HeatMap(rows, COLUMNS, above=ABOVE),
+        alt=f"{title}: {'; '.join(findings)}.",
+    )

@@ -1,24 +1,25 @@
-"""Accuracy, NLL and epistemic entropy against epochs per chain, from records alone."""
+"""What a budget buys: error, NLL and epistemic entropy against epochs per chain."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from sbmc.checks import BadInput
+from sbmc.report.charts import Curve, Guide, LineChart
+from sbmc.report.charts.axis import Axis, nice_range
+from sbmc.report.charts.style import Style, series_styles
+from sbmc.report.figure import Figure
+from sbmc.report.limits import Limits
+from sbmc.report.numbers import short
 from sbmc_studies.experiments.experiment import Experiment, Row
-from sbmc_studies.figures.style import GREY, MARKERS, PALETTE, new_figure
 from sbmc_studies.paper.numbers import gold_standards
-from sbmc_studies.records.pooling import Pooled, find_records, pool
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sbmc_studies.records.finding import Runs
+from sbmc_studies.records.pooling import Pooled
 
 
 class Panel(NamedTuple):
-    """What is drawn of a metric: value = offset + factor * metric."""
+    """A metric on its way into a figure, which shows offset + factor * metric."""
 
     metric: str
     title: str
@@ -27,7 +28,7 @@ class Panel(NamedTuple):
     ticks: tuple[float, ...] = ()  # of a logarithmic axis
 
     def value(self, metric: float) -> float:
-        """What is drawn."""
+        """What the figure shows of a value of the metric."""
         return self.offset + self.factor * metric
 
 
@@ -38,7 +39,8 @@ PANELS = (
     Panel("entropy.epistemic.incorrect", "H_ep of mistakes, nats"),
     Panel("entropy.epistemic.ood.all", "H_ep out of domain, nats"),
 )
-LINES = ((0, (1, 1)), (0, (3, 1, 1, 1)), (0, (5, 2)))
+# Strokes of the paper's long chains.
+DASHES = ("1 2", "3 2 1 2", "6 3")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Series:
     Attributes:
         label: its name.
         epochs: the budgets that were asked for.
-        points: the pooled records of each; those that are missing are left out.
+        points: the pooled records of each; budgets without records are left out.
     """
 
     label: str
@@ -59,16 +61,16 @@ class Series:
         """Means of a metric, one per budget."""
         return [point.values[metric] for point in self.points]
 
+    def errors(self, metric: str) -> list[float]:
+        """Their standard errors."""
+        return [point.errors[metric] for point in self.points]
+
     @property
     def legend(self) -> str:
         """The name, with the number of seeds behind its points."""
         counts = sorted({len(point.records) for point in self.points})
-        seeds = "–".join(str(count) for count in (counts[0], counts[-1])[: len(counts)])
+        seeds = "–".join(str(each) for each in (counts[0], counts[-1])[: len(counts)])
         return f"{self.label} ({seeds} {'seed' if counts[-1] == 1 else 'seeds'})"
-
-    def errors(self, metric: str) -> list[float]:
-        """Their standard errors."""
-        return [point.errors[metric] for point in self.points]
 
 
 def curve_row(curve: Mapping[str, Any], epochs: int) -> Row:
@@ -87,98 +89,73 @@ def curve_row(curve: Mapping[str, Any], epochs: int) -> Row:
     return Row(curve["label"], curve["method"], curve["preset"], overrides)
 
 
-def read_series(experiment: Experiment, records: Path, figure: str = "epochs") -> list[Series]:
-    """Read the curves of an experiment's figure.
+def find_series(experiment: Experiment, runs: Runs) -> list[Series]:
+    """Find the curves that the experiment's file names.
 
     Args:
-        experiment: whose figure.
-        records: the folder of all records.
-        figure: its name in the experiment's file.
+        experiment: whose curves.
+        runs: where to look for their points.
 
     Returns:
-        The curves that have a point at least.
-
-    Raises:
-        BadInput: if the experiment has no such figure, or there is no record for it.
+        The curves that have at least one point.
     """
-    curves: Sequence[Mapping[str, Any]] = experiment.curves.get(figure, ())
+    series = []
+    for curve in experiment.curves.get("epochs", ()):
+        points = {epochs: runs.pooled(curve_row(curve, epochs)) for epochs in curve["epochs"]}
+        known = {epochs: pooled for epochs, pooled in points.items() if pooled is not None}
+        if known:
+            series.append(Series(curve["label"], tuple(known), tuple(known.values())))
+    return series
+
+
+def build(experiment: str, series: Sequence[Series], limits: Limits) -> list[Figure]:
+    """A figure for each of `PANELS`, with the paper's long chains as level lines.
+
+    Args:
+        experiment: the name of the experiment whose long chains are drawn.
+        series: from `find_series`.
+        limits: how many curves are shown.
+
+    Returns:
+        The figures whose metric the records have.
+    """
+    shown = series[: limits.series]
+    styled = list(zip(series_styles([each.legend for each in shown]), shown, strict=True))
+    figures = (_figure(experiment, panel, styled) for panel in PANELS)
+    return [figure for figure in figures if figure is not None]
+
+
+def _figure(experiment: str, panel: Panel, styled: Sequence[tuple[Style, Series]]) -> Figure | None:
+    curves = []
+    for style, each in styled:
+        if all(panel.metric in point.values for point in each.points):
+            values = [panel.value(value) for value in each.values(panel.metric)]
+            errors = [abs(panel.factor) * error for error in each.errors(panel.metric)]
+            curves.append(Curve(style, each.epochs, values, errors, marked=True))
     if not curves:
-        raise BadInput(f"`figure` must be one that {experiment.name} has, but got {figure!r}.")
-    found = []
-    for curve in curves:
-        pooled = {}
-        for epochs in curve["epochs"]:
-            here = find_records(records, experiment, curve_row(curve, epochs))
-            if here:
-                pooled[epochs] = pool(here)
-        if pooled:
-            found.append(Series(curve["label"], tuple(pooled), tuple(pooled.values())))
-    if not found:
-        raise BadInput(
-            f"`records` must hold runs of the figure {figure}, but got {str(records)!r}."
-        )
-    return found
-
-
-def draw(experiment: Experiment, series: Sequence[Series]) -> Figure:
-    """Draw the curves, with the paper's long chains as horizontal lines.
-
-    Args:
-        experiment: whose long chains are drawn.
-        series: from `read_series`.
-
-    Returns:
-        A matplotlib figure.
-    """
-    figure = new_figure(11.0, 7.2)
-    axes: Any = figure.subplots(2, 2, sharex=True)
-    ticks = sorted({epochs for each in series for epochs in each.epochs})
-    for axis, panel in zip(axes.flat, PANELS, strict=True):
-        if panel.ticks:
-            axis.set_yscale("log")
-            axis.set_yticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
-        for each, colour, marker in zip(series, PALETTE, MARKERS, strict=False):
-            axis.errorbar(
-                each.epochs,
-                [panel.value(value) for value in each.values(panel.metric)],
-                [abs(panel.factor) * error for error in each.errors(panel.metric)],
-                label=each.legend,
-                color=colour,
-                marker=marker,
-                capsize=3,
-            )
-        for gold, dashes in zip(gold_standards(experiment.name), LINES, strict=False):
-            if panel.metric in gold.values:
-                label = f"paper, one chain of {gold.epochs:,.0f} epochs"
-                height = panel.value(gold.values[panel.metric])
-                axis.axhline(height, color=GREY, linestyle=dashes, linewidth=1.2, label=label)
-        axis.set_title(panel.title, fontsize=12, loc="left")
-        axis.set_xscale("log")
-        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.minorticks_off()
-        axis.grid(axis="y", color="#dddddd", linewidth=0.6)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-    for axis in axes[1]:
-        axis.set_xlabel("epochs per chain")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    return figure
-
-
-def draw_file(experiment: Experiment, records: Path, target: Path) -> Path:
-    """Draw the figure from the records into a PNG file.
-
-    Args:
-        experiment: whose figure.
-        records: the folder of all records.
-        target: the picture's path.
-
-    Returns:
-        The picture's path.
-    """
-    figure = draw(experiment, read_series(experiment, records))
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
-    return target
+        return None
+    budgets = tuple(sorted({epochs for _, each in styled for epochs in each.epochs}))
+    ends = nice_range(budgets, log=True)
+    guides = []
+    for gold, dashes in zip(gold_standards(experiment), DASHES, strict=False):
+        if panel.metric in gold.values:
+            level = panel.value(gold.values[panel.metric])
+            label = f"paper, one chain of {gold.epochs:,.0f} epochs"
+            guides.append(Guide((ends[0], level), (ends[1], level), label, dashes))
+    levels = [value for curve in curves for value in curve.y] + [g.start[1] for g in guides]
+    log = bool(panel.ticks)
+    low, high = nice_range(levels, log=log, zero=not log)
+    findings = "; ".join(f"{c.style.label}: {short(c.y[0])} to {short(c.y[-1])}" for c in curves)
+    return Figure(
+        panel.title,
+        "Bars are standard errors. Grey lines are the paper’s long chains."
+        if guides
+        else "Bars are standard errors.",
+        LineChart(
+            curves,
+            Axis("epochs per chain", *ends, log=True, at=budgets),
+            Axis(panel.title, low, high, log=log, at=panel.ticks or None),
+            guides=guides,
+        ),
+        alt=f"{panel.title} over epochs per chain, from least to most: {findings}.",
+    )

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
-from sbmc_studies.figures.looks import legend_below, looks, tidy
-from sbmc_studies.figures.measured import Measured, Measurements
-from sbmc_studies.figures.style import GREY, new_figure
+from sbmc.report.charts import Curve, Guide, LineChart
+from sbmc.report.charts.axis import Axis
+from sbmc.report.figure import Figure
+from sbmc.report.limits import Limits
+from sbmc_studies.figures.comparison import Comparison, MethodResult
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-PANELS = {
-    "model": ("in domain: is the answer right?", "largest probability of the model"),
-    "score": ("mixed: is it wrong or out of domain?", "score of the meta-classifier"),
+# Title, question, and what the x axis shows.
+KINDS = {
+    "model": (
+        "Reliability of the model’s own probability",
+        "In domain: is the answer right?",
+        "largest probability of the model",
+    ),
+    "score": (
+        "Reliability of the meta-classifier’s score",
+        "Mixed: is it wrong or out of domain?",
+        "score of the meta-classifier",
+    ),
 }
 # A frequency from fewer examples, over all seeds, would be noise.
 MIN_COUNT = 10
 
 
-def pooled_bins(row: Measured, kind: str) -> tuple[np.ndarray, np.ndarray]:
+def pooled_bins(row: MethodResult, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """Take the bins of all seeds together, as if their examples were in one list.
 
     Args:
@@ -33,43 +39,38 @@ def pooled_bins(row: Measured, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """
     counts = row.stack(f"reliability.{kind}.count")
     total = counts.sum(axis=0)
-    kept = total >= MIN_COUNT
-    found = []
-    for name in ("probability", "frequency"):
-        values = row.stack(f"reliability.{kind}.{name}")
-        sums = np.where(counts > 0, np.nan_to_num(values) * counts, 0.0).sum(axis=0)
-        found.append(sums[kept] / total[kept])
-    return found[0], found[1]
+    full = total >= MIN_COUNT
+
+    def mean(name: str) -> np.ndarray:
+        values = np.nan_to_num(row.stack(f"reliability.{kind}.{name}"))
+        sums = np.where(counts > 0, values * counts, 0.0).sum(axis=0)
+        return sums[full] / total[full]
+
+    return mean("probability"), mean("frequency")
 
 
-def draw(measurements: Measurements) -> Figure:
-    """Draw both diagrams; on the diagonal, things happen as often as they are said to.
+def build(comparison: Comparison, limits: Limits) -> list[Figure]:
+    """Both diagrams; on the diagonal, things happen as often as they are said to."""
+    return [_figure(comparison, kind) for kind in KINDS]
 
-    Args:
-        measurements: what to show.
 
-    Returns:
-        A matplotlib figure.
-    """
-    figure = new_figure(11.0, 6.6)
-    words = f"reliability, in bins with at least {MIN_COUNT} examples"
-    figure.suptitle(measurements.title(words).replace("mean over", "examples of"), fontsize=12)
-    panels: Any = figure.subplots(1, 2)
-    for axes, (kind, (title, below)) in zip(panels, PANELS.items(), strict=True):
-        axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", label="calibrated")
-        for row, look in zip(measurements.rows, looks(measurements), strict=True):
-            axes.plot(
-                *pooled_bins(row, kind),
-                color=look.colour,
-                linestyle=look.dashes,
-                marker=look.marker,
-                markersize=4,
-                label=row.label,
-            )
-        axes.set_title(title, fontsize=12, loc="left")
-        axes.set(xlim=(0, 1), ylim=(0, 1.02))
-        axes.set_xlabel(below)
-        tidy(axes)
-    panels[0].set_ylabel("how often it is so")
-    legend_below(figure, panels[0])
-    return figure
+def _figure(comparison: Comparison, kind: str) -> Figure:
+    title, question, score = KINDS[kind]
+    curves, farthest = [], []
+    for row in comparison.rows:
+        x, y = (values.tolist() for values in pooled_bins(row, kind))
+        curves.append(Curve(row.style, x, y, marked=True))
+        if x:
+            said, happened = max(zip(x, y, strict=True), key=lambda pair: abs(pair[0] - pair[1]))
+            farthest.append(f"{row.style.label}: {happened:.2f} where {said:.2f} is said")
+    return Figure(
+        title,
+        f"{question} Bins have at least {MIN_COUNT} examples.",
+        LineChart(
+            curves,
+            Axis(score),
+            Axis("how often it is so"),
+            guides=[Guide((0, 0), (1, 1), "calibrated")],
+        ),
+        alt=f"Curves beside the diagonal. {question} Farthest from it: {'; '.join(farthest)}.",
+    )

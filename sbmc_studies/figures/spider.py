@@ -1,20 +1,16 @@
-"""The spider plot: accuracy, calibration and confidence of each method, all with 1 for the best."""
+"""The spider chart: accuracy, calibration and confidence of each method, with 1 for the best."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sbmc.checks import require
-from sbmc_studies.figures.looks import GRID, legend_below, looks
-from sbmc_studies.figures.measured import Measurements
-from sbmc_studies.figures.style import new_figure
+from sbmc.report.charts import SpiderChart
+from sbmc.report.figure import Figure
+from sbmc.report.limits import Limits
+from sbmc_studies.figures.comparison import Comparison
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# Metric of a record, as in the paper's protocol; words; whether more of it is better.
+# Metric of a record, as in the paper's protocol; name of the axis; whether more of it is better.
 AXES = (
     ("accuracy", "accuracy", True),
     ("nll", "NLL", False),
@@ -25,11 +21,11 @@ AXES = (
     ("confidence.aurc.mixed", "area under\nrisk–coverage", False),
     ("ood.epistemic.auroc", "H_ep finds\nout of domain", True),
 )
-# The paper re-normalises "so 1 is best" and does not say how. Here: ratios, since stretching each
-# axis from the worst to the best would blow up differences that are nothing but noise.
+# Paper: each axis is re-normalised "so 1 is best", it does not say how. Here: ratios, because
+# stretching each axis from the worst to the best would blow up differences that are mere noise.
 NORMALISATION = (
-    "Each axis: value over the best of the methods shown (for NLL, calibration error\n"
-    "and risk the best over the value), so 1 is the best."
+    "Each axis: the value over the best of the settings shown (for NLL, calibration error and "
+    "risk the best over the value), so 1 is the best, and outside is better."
 )
 
 
@@ -56,56 +52,34 @@ def relative_to_best(values: np.ndarray, more_is_better: bool) -> np.ndarray:
     return np.clip(ratio, 0.0, 1.0)
 
 
-def relative_values(measurements: Measurements) -> np.ndarray:
+def relative_values(comparison: Comparison) -> np.ndarray:
     """The scale of each axis for each row.
 
     Args:
-        measurements: what to show.
+        comparison: what to show.
 
     Returns:
         `(rows, axes)` numbers from 0 to 1.
     """
     columns = [
         relative_to_best(
-            np.array([measurements.metric(row, name) for row in measurements.rows]), better
+            np.array([comparison.metric(row, name) for row in comparison.rows]), better
         )
         for name, _, better in AXES
     ]
     return np.stack(columns, axis=1)
 
 
-def draw(measurements: Measurements) -> Figure:
-    """Draw a closed line for each method.
-
-    Args:
-        measurements: what to show.
-
-    Returns:
-        A matplotlib figure with the normalisation written in it.
-    """
-    figure = new_figure(8.8, 9.0)
-    title = measurements.title("accuracy, uncertainty, abstention; outside is better")
-    figure.suptitle(f"{title}\n{NORMALISATION}", fontsize=10)
-    axes: Any = figure.subplots(subplot_kw={"projection": "polar"})
-    angles = np.linspace(0, 2 * np.pi, len(AXES), endpoint=False)
-    closed = np.r_[angles, angles[:1]]
-    values = relative_values(measurements)
-    for line, row, look in zip(values, measurements.rows, looks(measurements), strict=True):
-        around = np.r_[line, line[:1]]
-        style = {"color": look.colour, "linestyle": look.dashes, "marker": look.marker}
-        axes.plot(closed, around, markersize=4, label=row.label, clip_on=False, **style)
-    axes.set_theta_offset(np.pi / 2)
-    axes.set_theta_direction(-1)
-    axes.set_xticks(angles, [words for _, words, _ in AXES])
-    axes.tick_params(axis="x", pad=9)
-    for angle, words in zip(angles, axes.get_xticklabels(), strict=True):
-        # Beside the circle, not across it: from the top clockwise, right half first.
-        side = round(float(np.sin(angle)), 6)
-        words.set_horizontalalignment("center" if side == 0 else "left" if side > 0 else "right")
-    axes.set_ylim(0, 1)
-    axes.set_rlabel_position(202.5)  # between two axes on which all methods are near 1
-    axes.set_yticks([0.25, 0.5, 0.75, 1.0])
-    axes.grid(color=GRID)
-    axes.spines["polar"].set_color(GRID)
-    legend_below(figure, axes)
-    return figure
+def build(comparison: Comparison, limits: Limits) -> list[Figure]:
+    """One figure, with a closed line for each method."""
+    values = relative_values(comparison).tolist()
+    series = [(row.style, line) for row, line in zip(comparison.rows, values, strict=True)]
+    means = "; ".join(f"{style.label} {sum(line) / len(line):.2f}" for style, line in series)
+    return [
+        Figure(
+            "Spider plot",
+            NORMALISATION,
+            SpiderChart(series, [name for _, name, _ in AXES]),
+            alt=f"Spider plot of {len(AXES)} measures. Mean over all axes: {means}.",
+        )
+    ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbmc_studies.figures.style import BLUE, VERMILION, new_figure
+from sbmc.report.pictures import new_picture, write_picture
+from sbmc.report.theme import light_theme
 from sbmc_studies.runs.examples import Shown, read_examples
 
 if TYPE_CHECKING:
@@ -27,18 +28,19 @@ def draw(sure: Shown, unsure: Shown, method: str) -> Figure:
         BadInput: if matplotlib is not installed.
     """
     columns = max(len(sure), len(unsure))
-    figure = new_figure(1.45 * columns, 5.2)
+    figure = new_picture(1.45 * columns, 5.2)
     figure.suptitle(f"What {method} is sure and unsure about", fontsize=15)
     rows: Any = figure.subfigures(2, 1)
     top, bottom = rows
-    _draw_row(top, sure, columns, "Most sure: for each label, the input of least H_ep", BLUE)
+    _draw_row(top, sure, columns, "Most sure: for each label, the input of least H_ep", "c0")
     title = "Most unsure: in each group, the inputs of most H_ep"
-    _draw_row(bottom, unsure, columns, title, VERMILION)
+    _draw_row(bottom, unsure, columns, title, "c1")
     return figure
 
 
 def _draw_row(figure: Any, shown: Shown, columns: int, title: str, colour: str) -> None:
-    figure.suptitle(title, fontsize=12, color=colour, fontweight="bold")
+    ink = light_theme()[colour]
+    figure.suptitle(title, fontsize=12, color=ink, fontweight="bold")
     for index, axes in enumerate(figure.subplots(1, columns)):
         if index >= len(shown):
             axes.set_axis_off()
@@ -47,7 +49,7 @@ def _draw_row(figure: Any, shown: Shown, columns: int, title: str, colour: str) 
         axes.set_xticks([])
         axes.set_yticks([])
         for spine in axes.spines.values():
-            spine.set(color=colour, linewidth=2)
+            spine.set(color=ink, linewidth=2)
         axes.set_title(f"{shown.truths[index]}", fontsize=11)
         axes.set_xlabel(
             f"“{shown.labels[index]}”, {shown.confidences[index]:.0%}\n"
@@ -57,7 +59,7 @@ def _draw_row(figure: Any, shown: Shown, columns: int, title: str, colour: str) 
 
 
 def draw_file(folder: Path, target: Path, method: str) -> Path:
-    """Draw the picture of a stored run into a PNG file.
+    """Draw the picture of a stored run into a file.
 
     Args:
         folder: the record's folder.
@@ -67,8 +69,4 @@ def draw_file(folder: Path, target: Path, method: str) -> Path:
     Returns:
         The picture's path.
     """
-    figure = draw(*read_examples(folder), method)
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
-    return target
+    return write_picture(draw(*read_examples(folder), method), Path(target))

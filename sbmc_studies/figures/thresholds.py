@@ -1,51 +1,45 @@
-"""Accuracy of the two-level estimator, answer or abstain, over all thresholds."""
+"""Accuracy of the two-level estimator, which answers or abstains, over all thresholds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sbmc_studies.figures.looks import legend_below, looks, tidy
-from sbmc_studies.figures.measured import Measurements
-from sbmc_studies.figures.style import GREY, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sbmc.report.charts import Curve, Guide, LineChart, Point
+from sbmc.report.charts.axis import Axis, nice_range
+from sbmc.report.charts.lines import TALL, spread_evenly
+from sbmc.report.figure import Figure
+from sbmc.report.limits import Limits
+from sbmc_studies.figures.comparison import Comparison
 
 
-def draw(measurements: Measurements) -> Figure:
-    """Draw the mean accuracy at each threshold, and where the F1-optimal threshold falls.
-
-    Args:
-        measurements: what to show.
-
-    Returns:
-        A matplotlib figure. Markers stand at the mean over seeds of the F1-optimal threshold and
-        of the accuracy that it has on the test set.
-    """
-    figure = new_figure(9.0, 6.4)
-    words = "accuracy of “answer or abstain” over thresholds"
-    figure.suptitle(measurements.title(words), fontsize=12)
-    axes = figure.subplots()
-    axes.axvline(0.5, color=GREY, linewidth=0.8, linestyle=":", label="default threshold")
-    for row, look in zip(measurements.rows, looks(measurements), strict=True):
-        axes.plot(
-            row.mean("two_level.thresholds"),
-            row.mean("two_level.accuracy"),
-            color=look.colour,
-            linestyle=look.dashes,
-            label=row.label,
+def build(comparison: Comparison, limits: Limits) -> list[Figure]:
+    """One figure: the mean accuracy at each threshold, and where the F1-optimal threshold is."""
+    curves, points = [], []
+    for row in comparison.rows:
+        thresholds, accuracies = row.mean("two_level.thresholds"), row.mean("two_level.accuracy")
+        shown = spread_evenly(len(thresholds), limits.points)
+        x, y = ([float(values[i]) for i in shown] for values in (thresholds, accuracies))
+        curves.append(Curve(row.style, x, y))
+        threshold, accuracy = (
+            comparison.metric(row, f"confidence.optimal_f1.{name}")
+            for name in ("threshold", "accuracy")
         )
-        axes.plot(
-            [measurements.metric(row, "confidence.optimal_f1.threshold")],
-            [measurements.metric(row, "confidence.optimal_f1.accuracy")],
-            color=look.colour,
-            marker=look.marker,
-            linestyle="none",
+        points.append(Point(row.style, threshold, accuracy))
+    low, high = nice_range([value for curve in curves for value in curve.y])
+    low, high = max(0.0, low), min(1.0, high)
+    optimal = "; ".join(f"{p.style.label} {p.y:.3f} at {p.x:.2f}" for p in points)
+    chart = LineChart(
+        curves,
+        Axis("threshold (0: abstains always, 1: answers always)"),
+        Axis("share of right decisions", low, high),
+        guides=[Guide((0.5, low), (0.5, high), "default threshold, 0.5")],
+        points=points,
+        height=TALL,
+    )
+    return [
+        Figure(
+            "Accuracy of “answer or abstain” over thresholds",
+            "Right decisions: right answers, and abstentions where the answer would be wrong. "
+            "Markers stand at the threshold that is best by F1.",
+            chart,
+            alt=f"Curves over thresholds. At the F1-optimal threshold: {optimal}.",
         )
-    axes.plot([], [], color=GREY, marker="o", linestyle="none", label="F1-optimal threshold")
-    axes.set_xlim(0, 1)
-    axes.set_xlabel("threshold of the score (0: abstains always, 1: answers always)")
-    axes.set_ylabel("right decisions: right answers, and\nabstentions where it would be wrong")
-    tidy(axes)
-    legend_below(figure, axes)
-    return figure
+    ]

@@ -1,93 +1,112 @@
-"""The figure of the toy study: densities for s, densities for T, autocorrelations for both."""
+"""The figures of the toy study: densities and autocorrelations, for s and for T."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sbmc_studies.figures.style import BLACK, BLUE, SKY, VERMILION, new_figure
+from sbmc.report.charts import Curve, Guide, LineChart
+from sbmc.report.charts.axis import Axis, nice_range
+from sbmc.report.charts.lines import spread_evenly
+from sbmc.report.charts.style import series_styles
+from sbmc.report.figure import Figure
+from sbmc.report.limits import Limits
+from sbmc.report.pictures import draw_picture, write_picture
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from sbmc_studies.paper.toy.run import Toy
-    from sbmc_studies.paper.toy.target import Case
 
-# Within a family the shades differ in lightness, and the strokes differ too.
-SHADES = {"s": (BLACK, "#003F66", BLUE, SKY), "T": (BLACK, "#7A3300", VERMILION, "#F5A163")}
-STROKES = ("-", "--", "-.", ":")
+FAMILIES = ("s", "T")
+_DENSITIES = {
+    "s": ("Density of SBMC(s)", "The anchored target for each s; s = 1 is the posterior itself."),
+    "T": (
+        "Density of the cold posterior",
+        "The posterior to the power 1/T; T = 1 is the posterior itself.",
+    ),
+}
 
 
-def draw(toy: Toy) -> Figure:
-    """Draw the three panels.
+def build(toy: Toy, limits: Limits) -> list[Figure]:
+    """Densities for s and for T, then autocorrelations for both.
 
     Args:
         toy: a run of the study.
+        limits: how many curves and points are shown.
 
     Returns:
-        A matplotlib figure.
-
-    Raises:
-        BadInput: if matplotlib is not installed.
+        The figures of the families that were run.
     """
-    figure = new_figure(15, 4.4)
-    panels: Any = figure.subplots(1, 3)
-    titles = {"s": "SBMC: the posterior is s = 1", "T": "Cold posterior: the posterior is T = 1"}
-    for panel, family in zip(panels[:2], ("s", "T"), strict=True):
-        for rank, case in enumerate(toy.cases(family)):
-            curve = toy.curves[f"density.{case.name}"]
-            panel.plot(toy.curves["theta"], curve, label=_label(case), **_look(case, rank))
-        panel.set(title=titles[family], xlabel="θ", ylabel="density", ylim=(0, None))
-        panel.legend(frameon=False)
-    _draw_autocorrelations(panels[2], toy)
-    for panel in panels:
-        panel.spines[["top", "right"]].set_visible(False)
-    return figure
+    families = [family for family in FAMILIES if toy.cases(family)]
+    makers: tuple[Callable[[Toy, str, Limits], Figure], ...] = (_density, _autocorrelation)
+    return [make(toy, family, limits) for make in makers for family in families]
 
 
-def _draw_autocorrelations(panel: Any, toy: Toy) -> None:
-    both = all(any(case.value == 1 for case in toy.cases(family)) for family in ("s", "T"))
-    for family in ("T", "s"):
-        for rank, case in enumerate(toy.cases(family)):
-            if family == "s" and case.value == 1 and both:
-                continue  # one target, one line
-            iact = toy.record.metrics[f"iact.{case.name}"]
-            curve = toy.curves[f"acf.{case.name}"]
-            name = "s = T = 1" if case.value == 1 and both else _label(case)
-            label = f"{name}: IACT {iact:.1f}"
-            panel.plot(np.arange(len(curve)), curve, label=label, **_look(case, rank))
-    panel.axhline(0, color="#999999", linewidth=0.8, zorder=0)
-    panel.set(title="Autocorrelation of NUTS chains", xlabel="lag (draws)", ylabel="ACF of θ")
-    panel.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+def _density(toy: Toy, family: str, limits: Limits) -> Figure:
+    shown = spread_evenly(len(toy.curves["theta"]), limits.points)
+    x = [_round(toy.curves["theta"][index]) for index in shown]
+    curves = _curves(toy, family, limits, "density", x, shown)
+    _, high = nice_range([value for curve in curves for value in curve.y], zero=True)
+    peaks = "; ".join(f"{c.style.label} has its highest density, {max(c.y):.2f}" for c in curves)
+    title, caption = _DENSITIES[family]
+    return Figure(
+        title,
+        caption,
+        LineChart(curves, Axis("θ", x[0], x[-1]), Axis("density", 0.0, high)),
+        alt=f"Densities with two modes. {peaks}.",
+    )
 
 
-def _label(case: Case) -> str:
-    return f"{case.family} = {case.value:g}"
+def _autocorrelation(toy: Toy, family: str, limits: Limits) -> Figure:
+    lags = min(len(toy.curves[f"acf.{case.name}"]) for case in toy.cases(family))
+    shown = spread_evenly(lags, limits.points)
+    x = [float(lag) for lag in shown]
+    curves = _curves(toy, family, limits, "acf", x, shown)
+    low, _ = nice_range([value for curve in curves for value in curve.y])
+    times = "; ".join(f"{curve.style.label}: {curve.note}" for curve in curves)
+    return Figure(
+        f"Autocorrelation of NUTS chains, by {family}",
+        "How much a draw still depends on the one so many draws before it. Lower is better.",
+        LineChart(
+            curves,
+            Axis("lag, draws", 0.0, x[-1] or 1.0),
+            Axis("autocorrelation of θ", min(low, 0.0), 1.0),
+            guides=[Guide((0.0, 0.0), (x[-1], 0.0))],
+        ),
+        alt=f"Falling curves. Integrated autocorrelation times: {times}.",
+    )
 
 
-def _look(case: Case, rank: int) -> dict[str, Any]:
-    shades = SHADES[case.family]
-    return {
-        "color": shades[min(rank, len(shades) - 1)],
-        "linestyle": STROKES[rank % len(STROKES)],
-        "linewidth": 2,
-    }
+def _curves(
+    toy: Toy, family: str, limits: Limits, kind: str, x: list[float], shown: list[int]
+) -> list[Curve]:
+    cases = toy.cases(family)[: limits.series]
+    styles = series_styles([f"{family} = {case.value:g}" for case in cases])
+    curves = []
+    for style, case in zip(styles, cases, strict=True):
+        values = [_round(toy.curves[f"{kind}.{case.name}"][index]) for index in shown]
+        note = f"IACT {toy.record.metrics[f'iact.{case.name}']:.1f}" if kind == "acf" else ""
+        curves.append(Curve(style, x, values, note=note))
+    return curves
+
+
+def _round(value: float) -> float:
+    """Six digits are more than a picture shows, and keep a page small."""
+    return float(f"{value:.6g}")
 
 
 def draw_toy(toy: Toy, path: Path) -> Path:
-    """Draw the figure of a stored run into a PNG file.
+    """Draw the figures of a stored run into a file.
 
     Args:
         toy: the run; see `read_toy`.
         path: the picture's path.
 
     Returns:
-        The picture's path.
+        The path.
+
+    Raises:
+        BadInput: if matplotlib is not installed.
     """
-    figure = draw(toy)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    return path
+    figures = build(toy, Limits(points=501))
+    return write_picture(draw_picture(figures, "Toy study: SBMC and cold posteriors"), path)

@@ -63,7 +63,7 @@ def groups(experiment: str) -> dict[str, str]:
 
 
 def read_table(name: str) -> list[dict[str, str]]:
-    """Read one of the paper's tables as it stands.
+    """Read one of the paper's tables as it is printed.
 
     Args:
         name: the file's name without `.csv`.
@@ -160,7 +160,7 @@ def find_row(
         164.5
     """
     rows = main_rows(experiment) if table is None else paper_rows(table)
-    found = [
+    matching = [
         row
         for row in rows
         if row.method == method
@@ -168,7 +168,7 @@ def find_row(
         and (epochs is None or row.epochs == epochs)
         and (s is None or row.s == s)
     ]
-    return found[0] if len(found) == 1 else None
+    return matching[0] if len(matching) == 1 else None
 
 
 @cache
@@ -188,7 +188,7 @@ def paper_rows(table: str) -> tuple[PaperRow, ...]:
 
 
 def metric_columns(experiment: str) -> dict[str, tuple[str, float]]:
-    """Where the paper's value of a metric stands, and what to divide it by.
+    """The column that has the paper's value of a metric, and what to divide it by.
 
     Accuracy is in percent in the paper and a fraction in a record; the Brier score of IMDb is of
     one class there and the sum over both in a record.
@@ -228,7 +228,7 @@ def _read_row(row: dict[str, str]) -> PaperRow:
             errors[metric] = float(row[f"{column}_se"]) / unit
     return PaperRow(
         method=row["method"],
-        islands=_whole(row["islands"]),
+        islands=_integer(row["islands"]),
         epochs=float(row.get("epochs") or "nan"),
         total_epochs=_real(row.get("total_epochs")),
         values=values,
@@ -238,7 +238,7 @@ def _read_row(row: dict[str, str]) -> PaperRow:
     )
 
 
-def _whole(text: str) -> int | None:
+def _integer(text: str) -> int | None:
     return int(text) if text else None
 
 

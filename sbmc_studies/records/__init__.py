@@ -1,1 +1,1 @@
-"""What came of runs, as files: read, found and pooled."""
+"""Records of runs: one JSON file each, found by settings and pooled over seeds."""

@@ -100,10 +100,18 @@ def find_records(records: Path, experiment: Experiment, row: Row) -> list[Record
     Returns:
         The records, in the order of their seeds; none if they are missing.
     """
-    settings = resolve(experiment, get_method(row.method), row.preset, row.overrides)
-    digest = settings_hash(experiment.name, row.method, settings)
-    completed = read_seeds(records, experiment.name, row.method, digest)
+    completed = read_seeds(records, experiment.name, row.method, row_hash(experiment, row))
     return [record for record in completed if record.seed in SEEDS]
+
+
+def row_hash(experiment: Experiment, row: Row) -> str:
+    """The hash of a row's settings, which names the folder of its records.
+
+    Raises:
+        BadInput: if the row has a setting that this version does not know.
+    """
+    settings = resolve(experiment, get_method(row.method), row.preset, row.overrides)
+    return settings_hash(experiment.name, row.method, settings)
 
 
 def row_islands(experiment: Experiment, row: Row) -> int:

@@ -203,7 +203,7 @@ def validate(content: Mapping[str, Any]) -> None:
     for name in sorted(set(content) - known):
         _need(False, name, "absent: the schema does not know it", content[name])
     for name in ("experiment", "method", "message"):
-        _need(isinstance(content[name], str), name, "words", content[name])
+        _need(isinstance(content[name], str), name, "text", content[name])
     source = content["derived_from"]
     _need(source is None or isinstance(source, str), "derived_from", "a hash or null", source)
     for name in ("settings", "data", "cost", "metrics", "details", "versions", "hardware"):

@@ -1,4 +1,4 @@
-"""The paper's claims, decided on the records that were given, and on no others."""
+"""The paper's claims, checked on the runs of one page and on no others."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sbmc_studies.paper.claims.all_studies import CONFIDENCE, STUDIES
 from sbmc_studies.paper.claims.claim import Claim
 from sbmc_studies.records.finding import MissingRecords, Runs
 from sbmc_studies.report.collect import Study
-from sbmc_studies.report.given import Given
+from sbmc_studies.report.study_runs import StudyRuns
 
 _PROTOCOLS = {"paper": "the paper’s protocol", "clean": "clean protocol"}
 
 
 @dataclass(frozen=True)
-class Decided:
-    """What came of a claim.
+class CheckedClaim:
+    """A claim and what the records say about it.
 
     Attributes:
         statement: the claim, in words.
@@ -34,41 +34,41 @@ class Decided:
     why: str = ""
 
 
-def decide_claims(study: Study) -> list[Decided]:
-    """Decide all claims that are made of a study.
+def check_claims(study: Study) -> list[CheckedClaim]:
+    """Check all claims that are made about a study.
 
     Args:
-        study: what was found.
+        study: the runs of the page.
 
     Returns:
         One for each claim, in the order of `sbmc table`; none for a study without claims.
     """
     if study.experiment is None:
         return []
-    given = Given(study)
-    return [_decide(*each, given) for each in _all(study.name)]
+    runs = StudyRuns(study)
+    return [_check(*each, runs) for each in _claims_about(study.name)]
 
 
-def _all(name: str) -> Iterator[tuple[Claim, str, dict[str, str]]]:
-    """Claims with what they are about and the list of shortfalls that they may be on."""
-    made, shortfalls = STUDIES.get(name, ((), {}))
-    for claim in made:
+def _claims_about(name: str) -> Iterator[tuple[Claim, str, dict[str, str]]]:
+    """Claims, each with its table or protocol and the list of shortfalls that it may be on."""
+    claims, shortfalls = STUDIES.get(name, ((), {}))
+    for claim in claims:
         yield claim, claim.table, shortfalls
     by_protocol, reasons = CONFIDENCE.get(name, ({}, {}))
-    for protocol, claims in by_protocol.items():
-        for claim in claims:
+    for protocol, about_abstention in by_protocol.items():
+        for claim in about_abstention:
             where = _PROTOCOLS.get(protocol, protocol)
             yield claim, f"{claim.table}, {where}" if claim.table else where, reasons
 
 
-def _decide(claim: Claim, where: str, shortfalls: dict[str, str], given: Runs) -> Decided:
+def _check(claim: Claim, where: str, shortfalls: dict[str, str], runs: Runs) -> CheckedClaim:
     try:
-        holds, evidence = claim.check(given)
+        holds, evidence = claim.check(runs)
     except MissingRecords as missing:
-        return Decided(claim.statement, None, str(missing), where)
-    # A record may lack a metric, or have none where a check takes it for granted.
+        return CheckedClaim(claim.statement, None, str(missing), where)
+    # A record may lack a metric that the check reads.
     except (KeyError, BadInput, AssertionError, TypeError) as missing:
         what = f"{missing}".strip("'") or "a metric"
-        return Decided(claim.statement, None, f"the records lack {what}", where)
+        return CheckedClaim(claim.statement, None, f"the records lack {what}", where)
     why = "" if holds else shortfalls.get(claim.name, "")
-    return Decided(claim.statement, holds, evidence, where, why)
+    return CheckedClaim(claim.statement, holds, evidence, where, why)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from sbmc.checks import BadInput, require
 from sbmc_studies.experiments.experiment import Experiment, Row, get_experiment
-from sbmc_studies.experiments.methods import METHODS, get_method
-from sbmc_studies.experiments.settings import resolve, settings_hash
-from sbmc_studies.records.pooling import Pooled, pool
+from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.records.pooling import Pooled, pool, row_hash
 from sbmc_studies.records.record import BadRecord, Record, read_record
 from sbmc_studies.report.labels import name_settings
 
@@ -19,8 +18,8 @@ RECORD = "record.json"
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """A record and the folder that it stands in."""
+class StoredRun:
+    """A record and the folder that it was read from."""
 
     record: Record
     folder: Path
@@ -31,14 +30,14 @@ class Setting:
     """One method with one choice of settings: its completed seeds, pooled.
 
     Attributes:
-        label: its name, told apart from all others of the study.
+        label: its name, which no other setting of the study has.
         runs: completed runs, by seed.
         pooled: their metrics and cost.
         rows: rows of the experiment's own tables that show it.
     """
 
     label: str
-    runs: tuple[Found, ...]
+    runs: tuple[StoredRun, ...]
     pooled: Pooled
     rows: tuple[Row, ...] = ()
 
@@ -59,6 +58,11 @@ class Setting:
         return islands if isinstance(islands, int) else None
 
     @property
+    def in_paper(self) -> bool:
+        """Whether the paper has numbers of it."""
+        return any(row.paper for row in self.rows)
+
+    @property
     def headline(self) -> bool:
         """Whether the experiment's short table has it."""
         return any(row.headline for row in self.rows)
@@ -74,11 +78,11 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """All that was found of one experiment.
+    """All records of one experiment.
 
     Attributes:
         name: the experiment's name.
-        experiment: its file, if this version knows it.
+        experiment: its settings and rows, if this version knows it.
         settings: those with completed runs, in the order of its tables.
         others: runs that failed or completed in part.
     """
@@ -86,10 +90,10 @@ class Study:
     name: str
     experiment: Experiment | None
     settings: tuple[Setting, ...]
-    others: tuple[Found, ...]
+    others: tuple[StoredRun, ...]
 
     @property
-    def runs(self) -> list[Found]:
+    def runs(self) -> list[StoredRun]:
         """All completed runs."""
         return [run for setting in self.settings for run in setting.runs]
 
@@ -111,56 +115,57 @@ class Collection:
     unreadable: tuple[tuple[str, str], ...] = field(default=())
 
 
-def collect(places: Sequence[Path]) -> Collection:
+def collect(folders: Sequence[Path]) -> Collection:
     """Read all records below some folders.
 
     Args:
-        places: folders at any height: of all records, of an experiment, a method, a setting or one
-            run; or a `record.json` itself.
+        folders: at any height: of all records, of an experiment, a method, a setting or one run; or
+            a `record.json` itself.
 
     Returns:
         The studies. A record that is found twice counts once.
 
     Raises:
-        BadInput: if a place is not there, or has no readable record in it.
+        BadInput: if a folder does not exist, or has no readable record in it.
     """
-    require(len(places) > 0, "runs", "one folder or more", list(map(str, places)))
-    found: dict[tuple[str, str, str, int], Found] = {}
+    require(len(folders) > 0, "runs", "one folder or more", list(map(str, folders)))
+    stored: dict[tuple[str, str, str, int], StoredRun] = {}
     unreadable: dict[str, str] = {}
-    for place in places:
-        require(place.exists(), "runs", "a folder of records", str(place))
-        # A record is held to its place, so the names of all folders above it are needed.
-        paths = _record_paths(Path(os.path.abspath(place)))
+    for folder in folders:
+        require(folder.exists(), "runs", "a folder of records", str(folder))
+        # Reading checks a record against the names of the folders above it.
+        absolute = Path(os.path.abspath(folder))
+        paths = _record_paths(absolute)
         rule = f"a folder with {RECORD} somewhere in it (`sbmc run EXPERIMENT --out FOLDER`)"
-        require(bool(paths), "runs", rule, str(place))
+        require(bool(paths), "runs", rule, str(folder))
         for path in paths:
             try:
                 record = read_record(path)
             except BadRecord as error:
-                unreadable[str(place / path.relative_to(os.path.abspath(place)))] = str(error)
+                unreadable[str(folder / path.relative_to(absolute))] = str(error)
                 continue
             key = record.experiment, record.method, record.hash, record.seed
-            found.setdefault(key, Found(record, path.parent))
-    if not found:
+            stored.setdefault(key, StoredRun(record, path.parent))
+    if not stored:
         first = next(iter(unreadable.values()))
         raise BadInput(f"`runs` must hold at least one readable record, but got: {first}")
-    names = sorted({key[0] for key in found})
+    names = sorted({key[0] for key in stored})
     studies = [
-        _study(name, [run for key, run in found.items() if key[0] == name]) for name in names
+        _study(name, [run for key, run in stored.items() if key[0] == name]) for name in names
     ]
     return Collection(tuple(studies), tuple(sorted(unreadable.items())))
 
 
-def _record_paths(place: Path) -> list[Path]:
-    if place.is_file():
-        return [place] if place.name == RECORD else []
-    return sorted(path for path in place.rglob(RECORD) if path.is_file())
+def _record_paths(folder: Path) -> list[Path]:
+    if folder.is_file():
+        return [folder] if folder.name == RECORD else []
+    return sorted(path for path in folder.rglob(RECORD) if path.is_file())
 
 
-def _study(name: str, runs: list[Found]) -> Study:
+def _study(name: str, runs: list[StoredRun]) -> Study:
     experiment = _experiment(name)
     rows = _rows_by_hash(experiment) if experiment else {}
-    completed: dict[tuple[str, str], list[Found]] = {}
+    completed: dict[tuple[str, str], list[StoredRun]] = {}
     others = []
     for run in sorted(runs, key=lambda each: (each.record.method, each.record.hash)):
         if run.record.outcome == "completed":
@@ -179,16 +184,16 @@ def _study(name: str, runs: list[Found]) -> Study:
     return Study(name, experiment, tuple(settings), tuple(others))
 
 
-def _by_data(label: str, seeds: list[Found], rows: tuple[Row, ...]) -> list[Setting]:
-    """Pool what can be pooled: runs on other data, or with other metrics, stand for themselves."""
-    by_data: dict[str, list[Found]] = {}
+def _by_data(label: str, seeds: list[StoredRun], rows: tuple[Row, ...]) -> list[Setting]:
+    """Pool the seeds that ran on the same data; runs on other data are a setting of their own."""
+    by_data: dict[str, list[StoredRun]] = {}
     for run in seeds:
         by_data.setdefault(repr(sorted(run.record.data.items(), key=repr)), []).append(run)
-    made = []
+    settings = []
     for index, group in enumerate(by_data.values()):
         name = label if index == 0 else f"{label}, other data {index}"
-        made.append(Setting(name, tuple(group), pool([run.record for run in group]), rows))
-    return made
+        settings.append(Setting(name, tuple(group), pool([run.record for run in group]), rows))
+    return settings
 
 
 def _experiment(name: str) -> Experiment | None:
@@ -199,12 +204,10 @@ def _experiment(name: str) -> Experiment | None:
 
 
 def _rows_by_hash(experiment: Experiment) -> dict[tuple[str, str], list[tuple[int, Row]]]:
-    found: dict[tuple[str, str], list[tuple[int, Row]]] = {}
+    rows: dict[tuple[str, str], list[tuple[int, Row]]] = {}
     for index, row in enumerate((*experiment.rows, *experiment.confidence_rows)):
-        settings = resolve(experiment, get_method(row.method), row.preset, row.overrides)
-        digest = settings_hash(experiment.name, row.method, settings)
-        found.setdefault((row.method, digest), []).append((index, row))
-    return found
+        rows.setdefault((row.method, row_hash(experiment, row)), []).append((index, row))
+    return rows
 
 
 def _rank(

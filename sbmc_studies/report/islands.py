@@ -1,4 +1,4 @@
-"""What records say of their islands, as numbers; whatever is no number is left out."""
+"""What records say about their islands. Values that are not finite numbers are left out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sbmc_studies.report.collect import Found, Setting
+from sbmc_studies.report.collect import Setting, StoredRun
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,22 @@ class Islands:
 
     @property
     def sampled(self) -> bool:
-        """Whether a sampler ran, and not just a training."""
+        """Whether a sampler ran, and not only training."""
         return bool(self.acceptance or self.temperature_counts)
 
     @property
     def acceptance(self) -> list[float]:
-        """Of all islands that have it."""
+        """The value of each island that has one."""
         return self._all("acceptance")
 
     @property
     def step_size(self) -> list[float]:
-        """Of all islands that have it."""
+        """The value of each island that has one."""
         return self._all("step_size")
 
     @property
     def log_evidence(self) -> list[float]:
-        """Of all islands that have it."""
+        """The value of each island that has one."""
         return self._all("log_evidence")
 
     @property
@@ -81,42 +81,42 @@ class Islands:
 
     def paths(self, name: str) -> list[list[float]]:
         """A column of the temperatures of each island that has it."""
-        found = []
+        paths = []
         for _, report in self.reports:
             columns = report.get("temperatures")
             column = columns.get(name) if isinstance(columns, Mapping) else None
             if isinstance(column, Sequence) and not isinstance(column, str):
-                found.append([value for each in column if (value := real(each)) is not None])
-        return [path for path in found if path]
+                paths.append([value for each in column if (value := finite(each)) is not None])
+        return [path for path in paths if path]
 
     def by_island(self, name: str, most: int) -> list[tuple[str, float]]:
         """A number of each island, named by seed and island; at most so many islands a seed."""
-        found = []
+        values = []
         for seed, report in self.reports:
-            value, index = real(report.get(name)), real(report.get("index"))
+            value, index = finite(report.get(name)), finite(report.get("index"))
             if value is not None and (index is None or index < most):
                 island = "?" if index is None else f"{index:.0f}"
-                found.append((f"seed {seed}, island {island}", value))
-        return found[: 5 * most]
+                values.append((f"seed {seed}, island {island}", value))
+        return values[: 5 * most]
 
     def _all(self, name: str) -> list[float]:
-        values = (real(report.get(name)) for _, report in self.reports)
+        values = (finite(report.get(name)) for _, report in self.reports)
         return [value for value in values if value is not None]
 
 
-def real(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
     """A finite number, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
 
 
-def of_setting(setting: Setting) -> Islands:
+def islands_of_setting(setting: Setting) -> Islands:
     """The islands of all seeds of a setting."""
-    return of_runs(setting.runs)
+    return islands_of_runs(setting.runs)
 
 
-def of_runs(runs: Sequence[Found]) -> Islands:
+def islands_of_runs(runs: Sequence[StoredRun]) -> Islands:
     """The islands of some runs.
 
     Args:
@@ -139,26 +139,27 @@ def of_runs(runs: Sequence[Found]) -> Islands:
     return Islands(reports, summaries)
 
 
-def _summaries(found: Any) -> tuple[Convergence, ...]:
-    if not isinstance(found, Mapping) or not isinstance(found.get("summaries"), Sequence):
+def _summaries(diagnostics: Any) -> tuple[Convergence, ...]:
+    known = isinstance(diagnostics, Mapping)
+    if not known or not isinstance(diagnostics.get("summaries"), Sequence):
         return ()
-    made = []
-    for each in found["summaries"]:
+    summaries = []
+    for each in diagnostics["summaries"]:
         if not isinstance(each, Mapping):
             continue
 
         def worst(name: str, each: Mapping[str, Any] = each) -> float | None:
             extent = each.get(name)
-            return real(extent.get("worst")) if isinstance(extent, Mapping) else None
+            return finite(extent.get("worst")) if isinstance(extent, Mapping) else None
 
-        made.append(
+        summaries.append(
             Convergence(
                 name=str(each.get("name"))[:60],
                 nested_rhat=worst("nested_rhat"),
-                expected=real(found.get("nested_expected")),
+                expected=finite(diagnostics.get("nested_expected")),
                 rhat=worst("rhat"),
                 ess=worst("effective_sample_size"),
                 iact=worst("integrated_autocorrelation_time"),
             )
         )
-    return tuple(made)
+    return tuple(summaries)

@@ -1,4 +1,4 @@
-"""Names for settings: as short as tells them apart."""
+"""Names of settings, as short as they can be while no two are the same."""
 
 from __future__ import annotations
 
@@ -7,44 +7,13 @@ from typing import Any
 
 from sbmc.report.markup import cut
 from sbmc_studies.experiments.experiment import Row
-from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.experiments.methods import method_label
 from sbmc_studies.records.record import Record
 
 MOST_LETTERS = 90
-# Names of classes that data sets have as numbers.
-CLASSES = {
-    "imdb": ("negative", "positive"),
-    "cifar10": (
-        *("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-    ),
-}
 _SHORT = {"islands": "P", "particles": "N", "prior_variance": "v", "mutations": "M"}
-# What a long chain keeps says nothing that its length does not.
+# These are named last: they follow from the others, or matter least.
 _LAST = ("draws", "thinning", "step_size", "adapt", "warmup", "jitter", "launch")
-
-
-def method_label(method: str) -> str:
-    """The name of a method in tables; a method that this version does not know keeps its own."""
-    return METHODS[method].label if method in METHODS else cut(method, 40)
-
-
-def class_name(data: str, label: str | int) -> str | None:
-    """The name of a class.
-
-    Args:
-        data: the data set.
-        label: its number.
-
-    Returns:
-        Its name; None where a class has no name but its number.
-
-    Example:
-        >>> class_name("imdb", 1), class_name("cifar10", "3"), class_name("digits", 3)
-        ('positive', 'cat', None)
-    """
-    known = CLASSES.get(data, ())
-    number = int(label) if str(label).isdecimal() else -1
-    return known[number] if 0 <= number < len(known) else None
 
 
 def name_settings(settings: Sequence[tuple[Record, tuple[Row, ...]]]) -> list[str]:
@@ -54,8 +23,8 @@ def name_settings(settings: Sequence[tuple[Record, tuple[Row, ...]]]) -> list[st
         settings: a record of each, and the rows of tables that show it.
 
     Returns:
-        A different name for each: the table's, or the method's, with P if that differs, and with
-        whatever settings it takes to tell it from those that would be called the same.
+        A different name for each: the table's name or the method's, with P if that differs, and
+        with as many settings as it takes to tell it from others of the same name.
     """
     counts = {repr(record.settings.get("islands")) for record, _ in settings}
     names = [_base(record, rows, len(counts) > 1) for record, rows in settings]
@@ -63,8 +32,8 @@ def name_settings(settings: Sequence[tuple[Record, tuple[Row, ...]]]) -> list[st
         alike = [index for index, name in enumerate(names) if name == base]
         if len(alike) > 1:
             some = [settings[index][0] for index in alike]
-            for index, words in zip(alike, tell_apart(some), strict=True):
-                names[index] = f"{base}, {words}" if words else base
+            for index, text in zip(alike, differing_settings(some), strict=True):
+                names[index] = f"{base}, {text}" if text else base
     # A line must not break inside "P = 8".
     names = [cut(name, MOST_LETTERS).replace(" = ", "\u00a0=\u00a0") for name in names]
     for base in dict.fromkeys(names):
@@ -76,7 +45,7 @@ def name_settings(settings: Sequence[tuple[Record, tuple[Row, ...]]]) -> list[st
 
 
 def _base(record: Record, rows: tuple[Row, ...], several: bool) -> str:
-    # "by evidence" and "equal weights" are two ways to read one setting: its name has neither.
+    # "by evidence" and "equal weights" are two ways to combine the islands of one setting.
     ways = (", by evidence", ", equal weights")
     name = method_label(record.method)
     if rows:
@@ -88,8 +57,8 @@ def _base(record: Record, rows: tuple[Row, ...], several: bool) -> str:
     return name if single or not several or "P = " in name else f"{name}, P = {cut(islands, 12)}"
 
 
-def tell_apart(records: Sequence[Record], ignoring: Sequence[str] = ()) -> list[str]:
-    """Words that tell records apart.
+def differing_settings(records: Sequence[Record], ignoring: Sequence[str] = ()) -> list[str]:
+    """Settings in which records differ, in words.
 
     Args:
         records: with different settings.

@@ -1,4 +1,4 @@
-"""The tables of `sbmc table` on the page, filled from the runs that were given and no others."""
+"""The tables of `sbmc table` on the page, filled from the runs of the page and no others."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sbmc_studies.paper.tables.paper_index import read_index
 from sbmc_studies.paper.tables.specs import Block
 from sbmc_studies.paper.tables.times import build_times
 from sbmc_studies.report.collect import Study
-from sbmc_studies.report.given import Given
+from sbmc_studies.report.study_runs import StudyRuns
 
 OURS = "not in the paper"
 
 
 @dataclass(frozen=True)
-class Made:
-    """A table on its way into the page.
+class FilledTable:
+    """A table of the paper with our numbers in it.
 
     Attributes:
         title: what it shows.
-        label: what the paper calls it, or words for a table that is not in it.
+        label: what the paper calls it, or `OURS`.
         headings: of its columns.
         groups: of rows that stay together: ours, and the paper's below it.
     """
@@ -37,11 +37,11 @@ class Made:
     groups: tuple[tuple[Sequence[object], ...], ...]
 
 
-def paper_tables(study: Study) -> list[Made]:
+def paper_tables(study: Study) -> list[FilledTable]:
     """Fill the tables that `sbmc table` and `sbmc table --confidence` make of a study.
 
     Args:
-        study: what was found: no other record is looked at.
+        study: the runs of the page; no other record is looked at.
 
     Returns:
         The tables of the paper's appendix, those of the meta-classifier, and that of wall times,
@@ -50,23 +50,23 @@ def paper_tables(study: Study) -> list[Made]:
     experiment = study.experiment
     if experiment is None:
         return []
-    given = Given(study)
-    appendix = build_appendix(experiment, given)
-    made = [_made(block, block.title) for block in appendix if block.filled]
+    runs = StudyRuns(study)
+    appendix = build_appendix(experiment, runs)
+    tables = [_fill(block, block.title) for block in appendix if block.filled]
     for protocol, kind in chosen_tables():
-        block = build_confidence(experiment, given, protocol, kind)
+        block = build_confidence(experiment, runs, protocol, kind)
         if block.filled:
-            words = block.title.split(" (")[0].replace("'", "’")
-            made.append(_made(block, f"meta-classifier, {words[0].lower()}{words[1:]}"))
-    times = build_times(experiment, given)
-    return [*made, _made(times, times.title)] if times.filled else made
+            title = block.title.split(" (")[0].replace("'", "’")
+            tables.append(_fill(block, f"meta-classifier, {title[0].lower()}{title[1:]}"))
+    times = build_times(experiment, runs)
+    return [*tables, _fill(times, times.title)] if times.filled else tables
 
 
-def _made(block: Block, title: str) -> Made:
+def _fill(block: Block, title: str) -> FilledTable:
     groups: list[list[Sequence[object]]] = []
     for line in block.lines:
         cells = _cells(line)
-        # The paper's stays with the line above it when the table is sorted.
+        # The paper's line stays below ours when the table is sorted.
         if line.cells[0] == PAPER:
             groups[-1].append(["the paper’s", *cells[1:]])
         else:
@@ -77,11 +77,11 @@ def _made(block: Block, title: str) -> Made:
             headings[at] = f"{headings[at - 1]}, the paper’s"
     labels = dict.fromkeys(paper_label(name) for name in block.papers)
     label = ", ".join(labels) or OURS
-    return Made(title, label, tuple(headings), tuple(tuple(group) for group in groups))
+    return FilledTable(title, label, tuple(headings), tuple(tuple(group) for group in groups))
 
 
 def _cells(line: Line) -> list[object]:
-    """Numbers as cells to sort by, with enough digits for it; words as they are."""
+    """Numbers as cells that can be sorted; texts as they are."""
     first, *others = line.cells
     cells: list[object] = [first]
     for text in others:
@@ -101,7 +101,7 @@ def paper_label(table: str) -> str:
         table: its name as data.
 
     Returns:
-        Its number or its LaTeX label; that name if the list of the paper's tables lacks it.
+        Its number or its LaTeX label; the name itself if the list of the paper's tables lacks it.
 
     Example:
         >>> paper_label("mnist7_s_ablation"), paper_label("mnist7_main")

@@ -1,4 +1,4 @@
-"""Tokens of a text as words, from what a frozen language model left in the cache."""
+"""Tokens of a text as words, read from the cache of a frozen language model."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from sbmc_studies.runs.extremes import TEST, Extreme
 
 # Data sets whose classes are tokens, with how many they have.
 TOKENS = {"shakespeare": CLASSES}
-# So much of what comes before a token is shown.
+# How many tokens before a target are shown.
 MOST_BEFORE = 40
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What tokens are called.
+    """Texts of tokens.
 
     Attributes:
-        words: text of each class.
-        before: for each input that was asked for, the words that come before its target.
+        words: the text of each class.
+        before: for each input that was asked for, the text that comes before its target.
     """
 
     words: tuple[str, ...]
     before: tuple[str | None, ...]
 
     def word(self, label: int) -> str | None:
-        """A class as it can be read: blanks and line breaks are named."""
+        """The text of a class, with signs for blanks and line breaks."""
         if not 0 <= label < len(self.words):
             return None
         return cut(self.words[label].replace("\n", "↵").replace(" ", "␣"), 40)
@@ -41,24 +41,24 @@ class Tokens:
 def look_up_tokens(
     name: str,
     checksum: str,
-    wanted: Sequence[Extreme],
+    extremes: Sequence[Extreme],
     *,
     cache: Path | None = None,
     block: int = 128,
     classes: int | None = None,
 ) -> Tokens | None:
-    """Find the words of tokens, on this machine: no model is loaded.
+    """Find the texts of tokens on this machine; no model is loaded.
 
     Args:
         name: of the data set.
         checksum: of the data, which names their folder in the cache.
-        wanted: which inputs.
+        extremes: which inputs.
         cache: of hidden states; the user's if not given.
         block: tokens in a block.
         classes: how many tokens are classes; those of the data set if not given.
 
     Returns:
-        The words; None if the data set has no tokens, or its cache is not here.
+        The texts; None if the data set has no tokens, or its cache is not on this machine.
     """
     if name not in TOKENS:
         return None
@@ -73,20 +73,23 @@ def look_up_tokens(
         chosen = frequent_tokens(tokens[: test.start, 1:], classes or TOKENS[name])
         text = dict(zip(tensors["vocabulary"].tolist(), map(str, about["words"]), strict=True))
         words = tuple(text[token] for token in chosen.tolist())
-        own = set(chosen.tolist())
+        class_tokens = set(chosen.tolist())
         # Inputs of the test set: positions whose next token is a class, in order.
         rows = tokens[test].tolist()
-        places = [
-            (r, i) for r, row in enumerate(rows) for i in range(block - 1) if row[i + 1] in own
+        positions = [
+            (r, i)
+            for r, row in enumerate(rows)
+            for i in range(block - 1)
+            if row[i + 1] in class_tokens
         ]
         before = []
-        for each in wanted:
-            known = each.group == TEST and 0 <= each.index < len(places)
-            row, at = places[each.index] if known else (0, -1)
-            told = "".join(
+        for each in extremes:
+            known = each.group == TEST and 0 <= each.index < len(positions)
+            row, at = positions[each.index] if known else (0, -1)
+            text_before = "".join(
                 text[token] for token in rows[row][max(0, at + 1 - MOST_BEFORE) : at + 1]
             )
-            before.append(cut(f"…{told} …", 400) if known else None)
+            before.append(cut(f"…{text_before} …", 400) if known else None)
     except (BadInput, Damaged, OSError, KeyError, IndexError, ValueError, TypeError, RuntimeError):
         return None
     return Tokens(words, tuple(before))

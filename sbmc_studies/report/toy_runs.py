@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def read_toys(setting: Setting) -> list[Toy]:
     """The runs of a setting that have their curves beside them."""
-    found = []
+    toys = []
     for run in setting.runs:
         if not is_zipfile(run.folder / FILE):
             continue
@@ -31,8 +31,8 @@ def read_toys(setting: Setting) -> list[Toy]:
         if set(toy.curves) >= needed | {"theta"} and all(
             toy.record.metrics.get(f"iact.{case.name}") is not None for case in cases
         ):
-            found.append(toy)
-    return found
+            toys.append(toy)
+    return toys
 
 
 def iacts(toys: Sequence[Toy], family: str) -> list[tuple[float, float]]:
@@ -46,24 +46,24 @@ def toy_sentences(study: Study) -> list[str]:
         toys = read_toys(setting)
         if not toys:
             continue
-        told = []
-        for family, words in (("s", "SBMC"), ("T", "A cold posterior")):
+        sentences = []
+        for family, name in (("s", "SBMC"), ("T", "A cold posterior")):
             values = iacts(toys, family)
             if len(values) > 1:
                 (start, first), (end, last) = values[0], values[-1]
                 change = "shortens" if last < first else "lengthens"
-                told.append(
-                    f"{words} {change} the memory of NUTS chains: the integrated autocorrelation "
+                sentences.append(
+                    f"{name} {change} the memory of NUTS chains: the integrated autocorrelation "
                     f"time goes from {short(first)} draws at {family} = {start:g} to "
                     f"{short(last)} at {family} = {end:g}."
                 )
         draws = toys[0].record.settings.get("draws")
         chains = toys[0].record.settings.get("islands")
-        told.append(
+        sentences.append(
             f"Each number rests on {chains} chains of {draws:,} draws"
             f" and {count(len(toys), 'seed')}."
         )
-        return told
+        return sentences
     return []
 
 

@@ -22,7 +22,7 @@ def convergence(posterior: Posterior, data: DataBundle) -> dict[str, Any] | None
     """Diagnose a posterior in its parameters and in what it predicts of the first test inputs.
 
     Args:
-        posterior: what came of a sampler.
+        posterior: from a sampler.
         data: the data set; its labels are not used.
 
     Returns:

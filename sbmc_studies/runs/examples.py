@@ -28,7 +28,7 @@ class Shown:
 
     Attributes:
         images: `(examples, height, width)`.
-        truths: what each really is, in words.
+        truths: what each really is, as text.
         labels: what the ensemble takes it for.
         confidences: the largest probability.
         epistemics: the epistemic entropy, in nats.
@@ -47,10 +47,10 @@ class Shown:
 def select_examples(posterior: Posterior, data: DataBundle) -> tuple[Shown, Shown]:
     """Choose what to show: the surest of each class, the least sure of each group.
 
-    By epistemic entropy alone the row of sure inputs could hold one class only, and the row of
-    unsure ones nothing but noise. So the sure row has, for each label that the ensemble gives, the
-    input with the least epistemic entropy, surest first; the unsure row takes turns among the
-    test set and the out-of-domain groups, and from each takes what has the most of it.
+    By epistemic entropy alone, all sure inputs could be of one class, and all unsure ones noise. So
+    the sure row has, for each label that the ensemble gives, the input with the least epistemic
+    entropy, surest first. The unsure row takes turns among the test set and the out-of-domain
+    groups, and takes from each the input with the most epistemic entropy that is left.
 
     Args:
         posterior: the ensemble.
@@ -114,7 +114,7 @@ def _join(parts: list[Shown]) -> Shown:
 
 
 def write_examples(folder: Path, posterior: Posterior, data: DataBundle) -> Path | None:
-    """Store what the picture needs beside a record, so that it can be drawn without a new run.
+    """Store what the figure needs beside a record, so that it can be drawn without a new run.
 
     Args:
         folder: the record's folder.

@@ -1,7 +1,6 @@
 """Which inputs a run is most and least certain about: a small file beside its record.
 
-The file has indices, not inputs: pictures and texts are looked up in the data set when a report is
-made.
+The file has indices, not inputs: a report looks pictures and texts up in the data set.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ FILE = "extremes.json"
 FORMAT, VERSION = "sbmc-extremes", 1
 COUNT = 8
 TEST = "test"
-# How many classes an input keeps its probabilities of.
+# The file has the probabilities of this many classes for an input.
 MOST_LIKELY = 3
 # Data sets of embeddings: test inputs whose texts can be looked up, the first so many.
 TEXT_ROWS = {"imdb": 2_000}
@@ -56,10 +55,10 @@ class Extreme:
 def find_extremes(posterior: Posterior, data: DataBundle) -> dict[str, Any]:
     """Find what the ensemble is most and least certain about.
 
-    By entropy alone the certain inputs could be of one class only, and the uncertain ones nothing
-    but noise. So the certain ones are, for each label that the ensemble gives, the input of least
-    entropy; the uncertain ones take turns among the test set and the out-of-domain groups, and from
-    each take what has the most of it.
+    By entropy alone, all certain inputs could be of one class, and all uncertain ones noise. So the
+    certain ones are, for each label that the ensemble gives, the input of least entropy. The
+    uncertain ones take turns among the test set and the out-of-domain groups: each turn takes the
+    input of most entropy that is left.
 
     Args:
         posterior: the ensemble.
@@ -77,16 +76,16 @@ def find_extremes(posterior: Posterior, data: DataBundle) -> dict[str, Any]:
     by = "epistemic" if any(p.epistemic.max(initial=0) > 1e-9 for p in pools) else "total"
     scores = [np.asarray(getattr(pool, by)) for pool in pools]
 
-    places = [(i, j) for i, pool in enumerate(pools) for j in range(len(pool.labels))]
+    positions = [(i, j) for i, pool in enumerate(pools) for j in range(len(pool.labels))]
     order = np.argsort(np.concatenate(scores), kind="stable")
     labels = np.concatenate([pool.labels for pool in pools])
     _, firsts = np.unique(labels[order], return_index=True)
-    certain = [places[order[k]] for k in np.sort(firsts)[:COUNT]]
+    certain = [positions[order[k]] for k in np.sort(firsts)[:COUNT]]
 
     ranked = [np.argsort(-score, kind="stable") for score in scores]
     turns = [(rank, i) for rank in range(COUNT) for i, r in enumerate(ranked) if rank < len(r)]
     uncertain = [(i, int(ranked[i][rank])) for rank, i in turns[:COUNT]]
-    uncertain.sort(key=lambda place: -scores[place[0]][place[1]])
+    uncertain.sort(key=lambda position: -scores[position[0]][position[1]])
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -127,8 +126,8 @@ def read_extremes(folder: Path) -> tuple[str, list[Extreme], list[Extreme]] | No
         content = json.loads((Path(folder) / FILE).read_text("utf-8"))
         if content["format"] != FORMAT or content["version"] != VERSION:
             return None
-        found = [[_read(each) for each in content[name]] for name in ("certain", "uncertain")]
-        return str(content["by"]), found[0], found[1]
+        extremes = [[_read(each) for each in content[name]] for name in ("certain", "uncertain")]
+        return str(content["by"]), extremes[0], extremes[1]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -146,14 +145,14 @@ class _Pool:
         return self.probabilities.argmax(1)
 
     def at(self, index: int) -> Extreme:
-        own = self.probabilities[index]
-        likeliest = np.argsort(-own, kind="stable")[:MOST_LIKELY]
+        probabilities = self.probabilities[index]
+        likeliest = np.argsort(-probabilities, kind="stable")[:MOST_LIKELY]
         return Extreme(
             group=self.group,
             index=index,
             truth=None if self.truths is None else int(self.truths[index]),
             label=int(likeliest[0]),
-            probabilities=[[int(k), float(f"{own[k]:.6g}")] for k in likeliest],
+            probabilities=[[int(k), float(f"{probabilities[k]:.6g}")] for k in likeliest],
             total=float(f"{self.total[index]:.6g}"),
             epistemic=float(f"{self.epistemic[index]:.6g}"),
         )

@@ -61,7 +61,12 @@ def forecast(context: Context, method: Method) -> Forecast:
         # An epoch of training is a pass in mini-batches, as those of SGLD are.
         passes = sbmc.SGLD(epochs=epochs, batch_size=settings["batch_size"], step_size=1e-3)
         training = sbmc.expect(
-            context.network, context.data.train, s=1.0, sampler=passes, particles=networks
+            context.network,
+            context.data.train,
+            s=1.0,
+            prior_variance=settings["prior_variance"],
+            sampler=passes,
+            particles=networks,
         )
     if method.sampler is not None:
         options = untrained_fit_options(context, method.sampler, not method.grows)

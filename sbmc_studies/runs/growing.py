@@ -19,7 +19,7 @@ from sbmc.islands.checkpoints.manifest import NAME as MANIFEST
 from sbmc.islands.checkpoints.manifest import Manifest
 from sbmc.islands.checkpoints.pilot import PILOT
 from sbmc.islands.checkpoints.results import island_name, read_islands
-from sbmc.posterior.identity import APART
+from sbmc.posterior.identity import DIVISIBLE
 from sbmc_studies.experiments.execution import CHECKPOINT
 from sbmc_studies.experiments.methods import get_method
 from sbmc_studies.experiments.run_spec import RunSpec, records_folder
@@ -181,7 +181,7 @@ def _shared_settings(spec: RunSpec) -> dict[str, Any]:
     settings = {
         name: value
         for name, value in spec.settings.items()
-        if name not in APART and value is not None
+        if name not in DIVISIBLE and value is not None
     }
     identity = {"experiment": spec.experiment, "method": spec.method, "seed": spec.seed}
     return {**identity, **settings}
@@ -202,9 +202,9 @@ def _require_each_island_once(folders: Sequence[Path], numbers_of: Sequence[rang
             require(index not in owner, "runs", "of islands that differ", given)
             owner[index] = folder
     missing = sorted(set(range(max(owner) + 1)) - owner.keys())
-    shown = ", ".join(map(str, missing[:_MOST_NAMED])) + (", …" if missing[_MOST_NAMED:] else "")
+    listed = ", ".join(map(str, missing[:_MOST_NAMED])) + (", …" if missing[_MOST_NAMED:] else "")
     rule = f"all islands from 0 to {max(owner)}"
-    require(not missing, "runs", rule, Phrase(f"none with island {shown}"))
+    require(not missing, "runs", rule, Phrase(f"none with island {listed}"))
 
 
 def _copy(source: Path, target: Path, manifest: Manifest, numbers: Sequence[int] | None) -> None:

@@ -55,12 +55,9 @@ def measure(context: Context, outcome: Outcome, spec: RunSpec) -> Record:
         details["health"] = posterior.health.as_dict()
     reports = [island_fields(report) for report in posterior.islands]
     completed = all(report["outcome"] == "completed" for report in reports)
-    return Record(
-        experiment=spec.experiment,
-        method=spec.method,
-        settings=spec.settings,
-        seed=spec.seed,
-        data=describe_data(context.data),
+    return _record(
+        context,
+        spec,
         cost={
             **outcome.cost(spec.islands),
             "wall_seconds": None if derived else outcome.wall_seconds,
@@ -70,8 +67,6 @@ def measure(context: Context, outcome: Outcome, spec: RunSpec) -> Record:
         outcome="completed" if completed else "partial",
         derived_from=context.spec.hash if derived else None,
         details=details,
-        versions=software_versions(),
-        hardware=hardware_summary(),
     )
 
 
@@ -86,20 +81,27 @@ def failed_record(context: Context, error: Exception, seconds: float) -> Record:
     Returns:
         The record, without metrics.
     """
-    spec = context.spec
+    return _record(
+        context,
+        context.spec,
+        cost={**dict.fromkeys(COST_FIELDS), "wall_seconds": seconds},
+        metrics={},
+        islands=[],
+        outcome="failed",
+        message=f"{type(error).__name__}: {error}",
+    )
+
+
+def _record(context: Context, spec: RunSpec, **fields: Any) -> Record:
     return Record(
         experiment=spec.experiment,
         method=spec.method,
         settings=spec.settings,
         seed=spec.seed,
         data=describe_data(context.data),
-        cost={**dict.fromkeys(COST_FIELDS), "wall_seconds": seconds},
-        metrics={},
-        islands=[],
-        outcome="failed",
-        message=f"{type(error).__name__}: {error}",
         versions=software_versions(),
         hardware=hardware_summary(),
+        **fields,
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.checkpoints import differences, locked, open_store
-from sbmc.storage.files import misfit, parse_json
+from sbmc.storage.files import mismatch, parse_json
 from sbmc_studies.experiments.execution import CHECKPOINT
 from sbmc_studies.experiments.run_spec import RunSpec
 from sbmc_studies.records.record import RECORD, read_record
@@ -69,7 +69,7 @@ class RunFile:
         """
         names = ("data", "versions", "finished")
         values = {name: content[name] for name in names if name in content}
-        wrong = misfit(cls, {"spec": None, **values})
+        wrong = mismatch(cls, {"spec": None, **values})
         require(not wrong, "run", "as `sbmc run` wrote it", Phrase(f"a file where {wrong}"))
         spec = {name: value for name, value in content.items() if name not in names}
         return cls(RunSpec.from_json(spec), **values)

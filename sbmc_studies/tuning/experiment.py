@@ -19,7 +19,7 @@ from sbmc_studies.data import load_dataset
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import Method, get_methods
 from sbmc_studies.experiments.methods.sampled import prior_options
-from sbmc_studies.experiments.networks import build_network
+from sbmc_studies.experiments.networks import untrained_network
 from sbmc_studies.experiments.run_spec import run_folder
 from sbmc_studies.experiments.samplers import build_sampler
 from sbmc_studies.experiments.settings import (
@@ -223,12 +223,18 @@ def expect_tuning(plan: Plan, data_dir: Path | None = None) -> tuple[Expectation
     )
     networks = len(v_grid(plan.v)) * plan.folds
     training = sbmc.expect(
-        network, examples.select(fold.train), s=1.0, sampler=passes, particles=networks
+        network,
+        examples.select(fold.train),
+        s=1.0,
+        prior_variance=1.0,
+        sampler=passes,
+        particles=networks,
     )
     sampling = sbmc.expect(
         network,
         examples.select(fold.seen),
         s=0.1,
+        prior_variance=1.0,
         sampler=build_sampler(str(plan.method.sampler), settings),
         particles=settings["particles"],
         start=settings["start"],
@@ -247,7 +253,6 @@ def _load(plan: Plan, data_dir: Path | None) -> tuple[Any, Any, float, dict[str,
     """The untrained network, the examples, which part of them validates, and what they are."""
     data = load_dataset(plan.experiment.dataset, data_dir)
     examples = data.train_and_validation
-    shape = tuple(examples[0].shape[1:])
-    network = build_network(plan.settings["network"], shape, data.classes, data.frozen)
+    network = untrained_network(plan.settings, data)
     share = len(data.validation[1]) / len(examples[1])
     return network, examples, share, {"name": data.name, "checksum": data.checksum}

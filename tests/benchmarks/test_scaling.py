@@ -15,7 +15,7 @@ from benchmarks import (
 )
 from benchmarks.watching import Seen, Watched
 from benchmarks.workloads import get_workload
-from sbmc import InProcess
+from sbmc import InProcess, Processes
 
 IMAGE = ROOT / "docs" / "images" / "scaling.png"
 
@@ -24,7 +24,19 @@ def read(path):
     return json.loads(path.read_text("utf-8"))
 
 
-def test_scaling_compares_one_worker_with_two(tmp_path, capsys):
+class SaysTwo(InProcess):
+    """Stands in for two processes of this machine; one at least is started for real."""
+
+    workers, folds = 2, False
+
+
+def test_scaling_compares_one_worker_with_two(tmp_path, capsys, monkeypatch):
+    def one_for_real(workers, threads):
+        if workers == 1:
+            return Processes(workers=1, threads=threads)
+        return SaysTwo(fold=1, threads=threads)
+
+    monkeypatch.setattr(scaling, "Processes", one_for_real)
     out = tmp_path / "scaling.json"
     assert scaling.main(["--quick", "--without-ray", "--out", str(out)]) == 0
     record = read(out)
@@ -95,12 +107,6 @@ def test_checkpoints_that_cost_too_much_are_a_failure():
     assert "a state every 60 s would take 2.0%" in second
 
 
-class SaysTwo(InProcess):
-    """Stands in for two processes, which `test_scaling_compares_one_worker_with_two` starts."""
-
-    workers = 2
-
-
 def test_many_islands_measures_every_way(tmp_path, capsys, monkeypatch):
     def stand_in(workers, threads):
         assert workers == many_islands.WORKERS == SaysTwo.workers
@@ -137,8 +143,8 @@ def test_a_watched_executor_keeps_so_many_under_way():
     most = []
 
     class Counting(InProcess):
-        def open(self, work, checkpoint_files, tell):
-            session, under_way = super().open(work, checkpoint_files, tell), [0]
+        def open(self, job, checkpoint_files, report_progress):
+            session, under_way = super().open(job, checkpoint_files, report_progress), [0]
             submit, wait = session.submit, session.wait
 
             def more(batch):

@@ -210,7 +210,9 @@ def test_taken_apart_and_put_together_it_gives_the_same_bits(toy):
     assert again.guaranteed == confidence.guaranteed
     prediction = predict(data[0])
     assert torch.equal(again.score(prediction), confidence.score(prediction))
-    with pytest.raises(BadInput, match="`given` must be a Prediction, since no posterior is bound"):
+    with pytest.raises(
+        BadInput, match="`inputs` must be a Prediction, since no posterior is bound"
+    ):
         again.score(data[0])
     again.bind(predict, "c" * 64)
     assert torch.equal(again.decide(data[0]).labels, confidence.decide(data[0]).labels)

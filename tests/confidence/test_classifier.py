@@ -25,7 +25,10 @@ def overlapping(examples=300, seed=0, positives=0.3):
 
 
 @parametrize_with_checks(
-    [ConfidenceClassifier(threshold, max_iter=100, random_state=0) for threshold in (0.5, "f1")]
+    [
+        ConfidenceClassifier(0.5, max_iter=40, random_state=0),
+        ConfidenceClassifier("f1", max_iter=100, random_state=0),
+    ]
 )
 def test_estimator_rules(estimator, check):
     check(estimator)

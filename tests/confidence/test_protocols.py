@@ -71,7 +71,7 @@ def test_paper_parts_learn_from_what_the_model_was_fitted_to():
 def test_a_pool_that_is_empty_says_so():
     pool = Pool("8s", np.arange(3))
     pool.take(2)
-    with pytest.raises(BadInput, match="at most 1, which is what is left of the 8s, but got 2"):
+    with pytest.raises(BadInput, match="at most 1, which remain of the 8s, but got 2"):
         pool.take(2)
     with pytest.raises(BadInput, match="at least the 5 images that noise is added to"):
         paper_parts(np.arange(4), pools(10), pools(200), inside=8, group=3, meta_group=5)

@@ -134,7 +134,9 @@ def test_a_negative_eigenvalue_is_reported_and_has_no_ratio():
 
 def test_only_the_sampled_parameters_count():
     net, data = network_and_data()
-    found = condition_number(net, data, s=0.1, parameters="last", tolerance=1e-7)
+    found = condition_number(
+        net, data, s=0.1, prior_variance=1.0, parameters="last", tolerance=1e-7
+    )
     size = sum(p.numel() for p in net[2].parameters())
     theta = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
     block = whole_hessian(net, data, theta)[-size:, -size:]

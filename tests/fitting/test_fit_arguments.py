@@ -16,7 +16,7 @@ from sbmc.fitting.request import FitRequest
 NOISE = torch.Generator().manual_seed(1)
 DATA = torch.randn(12, 2, generator=NOISE), torch.randint(2, (12,), generator=NOISE)
 # What `fit` will have one day, too: `budget`, `validation`, `weights`.
-MOST_KEYWORDS, TO_COME = 16, 3
+MOST_KEYWORDS, TO_COME = 16, 1
 
 
 def keywords(function):

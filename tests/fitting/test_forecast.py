@@ -12,7 +12,7 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.fitting.forecast import PATIENCE, _seconds, in_words, size_in_words
+from sbmc.fitting.forecast import PATIENCE, _seconds, format_bytes, format_seconds
 
 DATA = torch.randn(30, 3, generator=torch.Generator().manual_seed(1))
 LABELS = (DATA[:, 0] > 0).long()
@@ -85,7 +85,7 @@ def test_an_upper_bound_is_one(net):
 
 
 def test_workers_share_the_time_and_not_the_memory(net):
-    options = {"islands": 8, "particles": 20}
+    options = {"islands": 8, "particles": 20, "sampler": sbmc.HMC(epochs=160)}
     executors = [
         sbmc.InProcess(fold=1, threads=1),
         sbmc.Processes(workers=4, threads=1),
@@ -152,8 +152,8 @@ def test_it_can_be_read(net):
     text = str(sbmc.expect(net, EXAMPLES, islands=2, sampler=sbmc.SMC(mutations=2)))
     for word in ("islands", "epochs", "time", "memory", "disk", "note", "assumed"):
         assert word in text
-    assert (in_words(59), in_words(6000)) == ("59.0 s", "1.7 h")
-    assert size_in_words(10_000) == "10.0 kB"
+    assert (format_seconds(59), format_seconds(6000)) == ("59.0 s", "1.7 h")
+    assert format_bytes(10_000) == "10.0 kB"
 
 
 def test_what_fit_refuses_is_refused(net):

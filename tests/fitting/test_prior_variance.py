@@ -31,7 +31,7 @@ class Gains(nn.Module):
         return self.norm(inputs).sum(-1, keepdim=True)
 
 
-def gain_problem():
+def gain_problem(gains=0.25):
     """A network with gains, its data, and the posterior in closed form at s = 1."""
     rng = torch.Generator().manual_seed(0)
     inputs = torch.randn(8, 3, generator=rng, dtype=torch.float64)
@@ -43,7 +43,7 @@ def gain_problem():
     features = nn.functional.layer_norm(inputs, (3,))
     design = torch.cat([features, torch.ones(8, 3).double()], 1)
     centre = torch.tensor([1.0, 1, 1, 0, 0, 0], dtype=torch.float64)
-    variance = torch.tensor([0.25, 0.25, 0.25, 1, 1, 1], dtype=torch.float64)
+    variance = torch.tensor([gains, gains, gains, 1, 1, 1], dtype=torch.float64)
     covariance = torch.linalg.inv(design.T @ design / NOISE + torch.diag(1 / variance))
     mean = covariance @ (design.T @ targets[:, 0] / NOISE + centre / variance)
     return net, (inputs, targets), mean, covariance
@@ -276,11 +276,16 @@ TRAINING = {
 }
 
 
-def test_train_map_ends_at_the_maximum_with_gains_around_one():
-    net, data, mean, _ = gain_problem()  # of a Gaussian posterior the mean is the maximum
-    trained = sbmc.train_map(net, data, **TRAINING)
+@pytest.mark.parametrize(("asked", "gains"), [("auto", 1.0), (sbmc.ByLayer(), 0.25)])
+def test_train_map_ends_at_the_maximum_with_gains_around_one(asked, gains):
+    net, data, mean, _ = gain_problem(gains)  # of a Gaussian posterior the mean is the maximum
+    trained = sbmc.train_map(net, data, prior_variance=asked, **TRAINING)
     found = torch.cat([trained.norm.weight, trained.norm.bias]).detach()
     torch.testing.assert_close(found, mean, rtol=0, atol=1e-4)
+
+
+def test_a_maximum_with_gains_around_zero_is_another_one():
+    net, data, mean, _ = gain_problem(1.0)
     plain = sbmc.train_map(net, data, prior_variance=1.0, **TRAINING)
     assert (plain.norm.weight - mean[:3]).abs().max() > 0.05
 
@@ -301,6 +306,7 @@ def test_draws_from_the_prior_are_centred_where_it_is():
     """Members that start at the prior, and are trained with a rate too small to move them."""
     net, data, *_ = gain_problem()
     still = {**TRAINING, "learning_rate": 1e-12, "max_epochs": 1, "members": 400}
+    still["prior_variance"] = sbmc.ByLayer()
     drawn = sbmc.train_ensemble(net, data, initial="prior", **still).positions
     deviation = torch.tensor([0.5, 0.5, 0.5, 1, 1, 1], dtype=torch.float64)
     centre = torch.tensor([1.0, 1, 1, 0, 0, 0], dtype=torch.float64)
@@ -313,6 +319,7 @@ def test_members_that_are_drawn_to_centres_of_their_own_scatter_around_the_prior
     """Without data to speak of (huge noise) each member ends at its draw from N(c, v)."""
     net, data, *_ = gain_problem()
     free = {**TRAINING, "likelihood": sbmc.Gaussian(noise_variance=1e6), "max_epochs": 400}
+    free["prior_variance"] = sbmc.ByLayer()
     found = sbmc.train_ensemble(net, data, members=40, anchored=True, **free).positions
     gains, shifts = found[:, :3], found[:, 3:]
     # Means of 120 draws with deviations 0.5 and 1, to five standard errors.
@@ -328,10 +335,11 @@ def test_weights_that_training_begins_with_widen_the_prior_and_others_do_not():
         return sbmc.train_map(net, data, **quick, **options).history.train_loss
 
     kept = losses(large_net())
-    narrow = losses(large_net(), prior_variance=sbmc.ByLayer(widen=False))
+    narrow = losses(large_net(), prior_variance=sbmc.ByLayer(least=1.0, widen=False))
     assert narrow[0] > kept[0] + 1
     anew = losses(large_net(), initial="reset")
-    same = losses(large_net(), initial="reset", prior_variance=sbmc.ByLayer(widen=False))
+    rules = sbmc.ByLayer(least=1.0, widen=False)
+    same = losses(large_net(), initial="reset", prior_variance=rules)
     assert anew == same
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.islands.memory import parse_bytes, peak_bytes, resident_bytes
+from sbmc.islands.process_memory import parse_bytes, peak_bytes, resident_bytes
 from sbmc.samplers.contract import VECTORS
 
 DATA = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
@@ -160,7 +160,7 @@ def test_workers_are_counted_each_by_itself(net):
 SCRIPT = """
 import json, sys, torch, sbmc
 from torch import nn
-from sbmc.islands.memory import peak_bytes, resident_bytes
+from sbmc.islands.process_memory import peak_bytes, resident_bytes
 torch.manual_seed(0)
 if sys.argv[1] == "folds":
     net = nn.Sequential(nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))

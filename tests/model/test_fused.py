@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from sbmc.model.forward import build_forward
 from sbmc.model.fused import FusedForward
 from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import select_parameters
-from sbmc.model.rules import Unsupported
+from sbmc.model.recording import Unsupported
 from sbmc.model.vmap import VmapForward
 
 PARTICLES, EXAMPLES = 3, 4
@@ -312,7 +313,8 @@ def evaluated(forward, theta, inputs, stacked=False):
 
 def assert_equal_to_the_module(net, space, theta, inputs, stacked=False, tolerance=1e-10):
     expected = by_hand(net, space, theta, inputs, stacked)
-    for kind in (FusedForward, VmapForward, LoopForward):
+    few = inputs[0] if stacked else inputs
+    for kind in (partial(FusedForward, inputs=few), VmapForward, LoopForward):
         found = evaluated(kind(net, space), theta, inputs, stacked)
         for ours, theirs in zip(found, expected, strict=True):
             assert ours.shape == theirs.shape, kind
@@ -390,7 +392,7 @@ STEMS = [name for name in MODELS if "stem" in name or name.startswith("conv ")]
 def test_the_stem_is_used_and_says_how_much_memory_it_takes(name):
     net, shape = make(name)
     inputs = images(EXAMPLES, *shape)
-    forward = FusedForward(net, select_parameters(net))
+    forward = FusedForward(net, select_parameters(net), inputs)
     prepared = forward.prepare(inputs)
     assert prepared.ndim == 3
     assert forward.prepared_bytes(inputs) == prepared.numel() * prepared.element_size()
@@ -403,7 +405,7 @@ def test_the_stem_is_used_and_says_how_much_memory_it_takes(name):
 def test_without_a_stem_nothing_is_prepared(name, parameters):
     net, shape = make(name)
     inputs = images(EXAMPLES, *shape)
-    forward = FusedForward(net, select_parameters(net, parameters))
+    forward = FusedForward(net, select_parameters(net, parameters), inputs)
     assert forward.prepare(inputs) is inputs
     assert forward.prepared_bytes(inputs) == 0
 
@@ -426,7 +428,8 @@ def test_what_is_almost_a_stem_is_none(layers):
     net = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(2)).double()
     net(images(2, 1, 7, 7))
     space = select_parameters(net)
-    assert FusedForward(net, space).prepared_bytes(images(2, 1, 7, 7)) == 0
+    inputs = images(2, 1, 7, 7)
+    assert FusedForward(net, space, inputs).prepared_bytes(inputs) == 0
     assert_equal_to_the_module(net, space, draws(space, net), images(EXAMPLES, 1, 7, 7))
 
 
@@ -448,7 +451,8 @@ class TwoReaders(nn.Module):
 def test_a_stem_that_two_branches_read_is_none():
     net = TwoReaders().double()
     space = select_parameters(net)
-    assert FusedForward(net, space).prepared_bytes(images(2, 1, 6, 6)) == 0
+    inputs = images(2, 1, 6, 6)
+    assert FusedForward(net, space, inputs).prepared_bytes(inputs) == 0
     assert_equal_to_the_module(net, space, draws(space, net), images(EXAMPLES, *IMAGES))
 
 
@@ -474,7 +478,7 @@ def test_ties_between_different_patches_go_to_the_first():
     space = select_parameters(net)
     # Every corner of the one window has the same sum, from another pixel of its patch.
     inputs = torch.tensor([[1.0, 0, 1], [0, 0, 0], [1, 0, 1]]).double().view(1, 1, 3, 3)
-    forward = FusedForward(net, space)
+    forward = FusedForward(net, space, inputs)
     assert forward.prepared_bytes(inputs) > 0
     theta = torch.ones(1, 4, dtype=torch.float64)
     _, gradient = evaluated(forward, theta, inputs)
@@ -589,41 +593,92 @@ class ActiveDropout(nn.Module):
         return F.dropout(self.fc(x), 0.5)
 
 
+# Once these fell to vmap; recorded operations cover them.
+ODD_STYLES = {
+    "tied weights": (Tied, (5,)),
+    "a layer twice": (Recurrent, (5,)),
+    "a parameter of no layer": (Loose, (5,)),
+    "in place": (InPlace, (5,)),
+    "mixed examples": (Mixing, (5,)),
+    "a hook": (Hooked, (5,)),
+    "softmax": (lambda: nn.Sequential(nn.Linear(5, 3), nn.Softmax(-1)), (5,)),
+    "conv1d": (lambda: nn.Sequential(nn.Conv1d(2, 3, 2), nn.Flatten()), (2, 5)),
+    "flattened examples": (
+        lambda: nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (-1, 5)), nn.Linear(5, 3)),
+        (5,),
+    ),
+    "parametrized": (
+        lambda: parametrize.register_parametrization(nn.Linear(5, 3), "weight", nn.Tanh()),
+        (5,),
+    ),
+    "pooling without channels": (
+        lambda: nn.Sequential(nn.Linear(5, 4), nn.MaxPool2d(2), nn.Flatten()),
+        (4, 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("particles", [1, PARTICLES])
+@pytest.mark.parametrize("name", ODD_STYLES)
+def test_odd_styles_are_recorded_too(name, particles):
+    torch.manual_seed(1)
+    build, shape = ODD_STYLES[name]
+    net = build().double()
+    space = select_parameters(net)
+    theta = draws(space, net, particles=particles)
+    assert_equal_to_the_module(net, space, theta, images(EXAMPLES, *shape))
+    assert_equal_to_the_module(net, space, theta, images(particles, EXAMPLES, *shape), stacked=True)
+    assert build_forward(net, space, images(2, *shape)).path == "fused"
+
+
+class Slices(nn.Module):
+    """Writes into a part of a tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(5, 3)
+
+    def forward(self, x):
+        y = self.fc(x).clone()
+        y[:, 0] *= 2
+        return y
+
+
+class Sizes(nn.Module):
+    """Does something else for another number of examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.fc(x) if len(x) % 2 else torch.tanh(self.fc(torch.relu(x)))
+
+
+class Straight(nn.Module):
+    """Values of one function, gradients of another."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(5, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            scale = self.fc(x).abs().sum(-1, keepdim=True)
+        return self.fc(x) / scale
+
+
 FALLS = [
-    (Tied, (5,), "vmap", "a parameter that two layers share"),
-    (Recurrent, (5,), "vmap", "a layer with parameters that is used twice"),
-    (Loose, (5,), "vmap", "a sampled parameter outside the layers"),
-    (InPlace, (5,), "vmap", "its outputs differ from the model's"),
-    (Mixing, (5,), "vmap", "call_method mean"),
-    (Hooked, (5,), "vmap", "its outputs differ from the model's"),
-    (lambda: nn.Sequential(nn.Linear(5, 3), nn.Softmax(-1)), (5,), "vmap", "Softmax (1)"),
-    (lambda: nn.Sequential(nn.Conv1d(2, 3, 2), nn.Flatten()), (2, 5), "vmap", "Conv1d (0)"),
+    (Slices, (5,), "vmap", "writing into a part of a tensor"),
     (
         lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), nn.Flatten()),
         IMAGES,
         "vmap",
-        "Conv2d with padding_mode='circular'",
+        "writing into a part of a tensor",
     ),
-    (
-        lambda: nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (-1, 5)), nn.Linear(5, 3)),
-        (5,),
-        "vmap",
-        "flattening the example axis",
-    ),
-    (
-        lambda: parametrize.register_parametrization(nn.Linear(5, 3), "weight", nn.Tanh()),
-        (5,),
-        "vmap",
-        "a sampled parameter outside the layers",
-    ),
-    (
-        # Not pooling of images: without channels, a particle axis would be taken for rows.
-        lambda: nn.Sequential(nn.Linear(5, 4), nn.MaxPool2d(2), nn.Flatten()),
-        (4, 5),
-        "vmap",
-        "pooling of inputs other than",
-    ),
-    (Branching, (5,), "loop", "a forward that cannot be traced"),
+    (Sizes, (5,), "vmap", "other operations for another number of examples"),
+    (Straight, (5,), "vmap", "its gradients differ from the model's"),
+    (Branching, (5,), "loop", "Python code that looks at values"),
 ]
 
 
@@ -663,7 +718,7 @@ def test_a_path_can_be_forced(path):
 @pytest.mark.parametrize(
     ("build", "path", "words"),
     [
-        (Tied, "fused", "but got 'fused' (a parameter that two layers share)."),
+        (Slices, "fused", "but got 'fused' (writing into a part of a tensor)."),
         (Branching, "vmap", "`path` must be one that can evaluate this model, but got 'vmap' ("),
         (ActiveDropout, "auto", "but got 'auto' (its outputs differ from the model's)."),
         (ActiveDropout, "fused", "but got 'fused' (dropout that is active in evaluation mode)."),
@@ -695,6 +750,7 @@ class Wrong(FusedForward):
 
 ERRORS = {
     "other values": lambda outputs, theta: outputs * 1.001,
+    "other gradients": lambda outputs, theta: outputs.detach() + 0.5 * (outputs - outputs.detach()),
     "particles swapped": lambda outputs, theta: outputs.flip(0),
     "particles all the first": lambda outputs, theta: outputs[:1].expand_as(outputs),
     "particles for examples": lambda outputs, theta: outputs.transpose(0, 1),
@@ -707,9 +763,9 @@ ERRORS = {
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_the_probe_rejects_a_path_that_is_wrong(error, monkeypatch):
-    def build(model, space):
+    def build(model, space, inputs):
         wrong = Wrong(ERRORS[error])
-        FusedForward.__init__(wrong, model, space)
+        FusedForward.__init__(wrong, model, space, inputs)
         return wrong
 
     monkeypatch.setitem(forward_package.PATHS, "fused", build)
@@ -741,28 +797,28 @@ def test_infinite_outputs_that_are_meant_pass_the_probe():
             return self.fc(x) + torch.tensor([0.0, 0.0, -torch.inf])
 
     net = Masked()
-    assert build_forward(net, select_parameters(net), torch.ones(2, 5)).path == "vmap"
+    assert build_forward(net, select_parameters(net), torch.ones(2, 5)).path == "fused"
 
 
-def test_several_inputs_fall_to_vmap():
+def test_several_inputs_may_be_given():
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
             self.fc = nn.Linear(5, 3)
 
         def forward(self, x, y):
-            return self.fc(x + y)
+            return self.fc(x + 2 * y)
 
     net = Two()
     space = select_parameters(net)
-    x = torch.randn(2, 5)
-    for inputs in ((x, x), {"x": x, "y": x}):
+    x, y = torch.randn(2, 5), torch.randn(2, 5)
+    for inputs in ((x, y), {"x": x, "y": y}):
         forward = build_forward(net, space, inputs)
-        assert forward.path == "vmap"
-        expected = net(x, x).expand(3, -1, -1)
+        assert forward.path == "fused"
+        expected = net(x, y).expand(3, -1, -1)
         torch.testing.assert_close(forward(space.flatten(net).repeat(3, 1), inputs), expected)
     with pytest.raises(Unsupported):
-        FusedForward(nn.Linear(5, 3), select_parameters(nn.Linear(5, 3)))(torch.ones(1, 18), (x,))
+        forward(torch.ones(1, 18), x)
 
 
 def test_a_model_that_fails_on_the_inputs_says_so_itself():

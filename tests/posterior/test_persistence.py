@@ -131,7 +131,9 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["no/such/folder/p", "."])
 def test_places_that_cannot_be_written(tmp_path, name):
-    with pytest.raises(BadInput, match=r"`path` must be (in an existing folder|a file's name)"):
+    with pytest.raises(
+        BadInput, match=r"`path` must be (in an existing folder|the name of a file)"
+    ):
         fitted().save(tmp_path / name)
 
 

@@ -347,6 +347,11 @@ def test_one_network_that_ran_away_leaves_the_rule():
     assert priors_of(model, flat(model))["weight"].variance == C / 4
 
 
+def test_no_variance_is_below_the_least():
+    found = priors_of(nn.Sequential(nn.Linear(4, 9), nn.Linear(9, 2)), rules=ByLayer(least=1.0))
+    assert [each.variance for each in found.values()] == [C / 4, 1.0, 1.0, 1.0]
+
+
 def test_the_floor_can_be_left_out():
     model = set_all(nn.Linear(4, 2), weight=30.0)
     each = priors_of(model, flat(model), ByLayer(widen=False))["weight"]
@@ -360,6 +365,7 @@ def test_the_floor_can_be_left_out():
         ({"biases": -1.0}, "`biases` must be positive and finite"),
         ({"gains": math.inf}, "`gains` must be positive and finite"),
         ({"embeddings": "1"}, "`embeddings` must be positive and finite"),
+        ({"least": -1}, "`least` must be a non-negative number"),
         ({"widen": 1}, "`widen` must be True or False"),
     ],
 )

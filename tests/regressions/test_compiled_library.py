@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def folder(tmp_path, monkeypatch):
         module._load.cache_clear()
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A cache in which the library was compiled once, to be copied."""
+    home = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(home))
+        build.load(SOURCE, FUNCTIONS)
+    return home / "sbmc" / "native"
+
+
 def mode_of(path):
     return stat.S_IMODE(path.stat().st_mode)
 
@@ -70,8 +81,8 @@ def test_a_folder_that_others_may_write_to_is_not_used(folder, mode, caplog):
     assert "XDG_CACHE_HOME" in caplog.text
 
 
-def test_a_folder_of_another_user_is_not_used(folder, monkeypatch, caplog):
-    build.load(SOURCE, FUNCTIONS)
+def test_a_folder_of_another_user_is_not_used(folder, compiled, monkeypatch, caplog):
+    shutil.copytree(compiled, folder)
     monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
     with caplog.at_level(logging.WARNING, "sbmc"):
         library = build.load(SOURCE, FUNCTIONS)
@@ -81,11 +92,7 @@ def test_a_folder_of_another_user_is_not_used(folder, monkeypatch, caplog):
 
 def spoil(library, how):
     if how == "changed":
-        # Not in place: this process has the file loaded.
-        other = library.with_suffix(".tmp")
-        other.write_bytes(library.read_bytes() + b"x")
-        other.chmod(0o700)
-        other.replace(library)
+        library.write_bytes(library.read_bytes() + b"x")
     elif how == "writable":
         library.chmod(0o777)
     elif how == "no digest":
@@ -95,9 +102,10 @@ def spoil(library, how):
 
 
 @pytest.mark.parametrize("how", ["changed", "writable", "no digest", "unreadable digest"])
-def test_a_library_that_is_not_as_it_was_made_is_compiled_anew(folder, how, caplog):
-    build.load(SOURCE, FUNCTIONS)
+def test_a_library_that_is_not_as_it_was_made_is_compiled_anew(folder, compiled, how, caplog):
+    shutil.copytree(compiled, folder)
     library = only_library(folder)
+    assert build._is_intact(library)
     good, inode = library.read_bytes(), library.stat().st_ino
     spoil(library, how)
     caplog.clear()

@@ -132,7 +132,7 @@ def test_ctrl_c_reaches_tests_and_what_they_start():
 @pytest.mark.integration
 def test_the_tests_of_ctrl_c_pass_as_a_job_in_the_background(tmp_path):
     files = [
-        "islands/test_running.py",
+        "islands/test_scheduler.py",
         "islands/executors/test_processes.py",
         "samplers/test_nuts.py",
     ]

@@ -227,4 +227,4 @@ def test_a_url_is_not_locked_and_the_log_says_so(caplog):
     with caplog.at_level("INFO", logger="sbmc"):
         fit(CheckpointAt("memory://unlocked/run"))
     assert "memory://unlocked/run" in caplog.text
-    assert "no lock" in caplog.text
+    assert "cannot be locked" in caplog.text

@@ -16,8 +16,10 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 import sbmc
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import ParameterSpace, select_parameters
+from sbmc.model.recorder import record
 from sbmc.model.threads import Lock
-from sbmc.model.tracing import trace
 
 # Runs as short as these are no posteriors, and may be told so.
 pytestmark = pytest.mark.filterwarnings("ignore:The posterior is not ok")
@@ -77,25 +79,17 @@ class Named(KeepsAListOfSubclasses, name="named"):
         return self.layer(x)
 
 
-def spell(graph):
-    return [(n.name, n.op, n.target, str(n.args), str(n.kwargs)) for n in graph.nodes]
-
-
-@pytest.mark.parametrize("make", [make_net, Branches, Named])
-def test_a_graph_is_the_one_that_torch_gives(make):
-    net = make().eval()
-    expected = spell(fx.Tracer().trace(copy.deepcopy(net)))
-    assert spell(trace(net)) == expected
+@pytest.mark.parametrize("make", [make_net, Branches, MakesALayer, CallsAWrappedFunction, Named])
+def test_what_is_recorded_is_what_the_module_does(make):
+    net = make().double()
+    space = select_parameters(net)
+    inputs = DATA[0].double()
+    forward = build_forward(net, space, inputs)
+    assert forward.path == "fused"
+    found = forward(space.flatten(net).repeat(2, 1), inputs)
+    torch.testing.assert_close(found, net(inputs).expand(2, -1, -1))
     assert [type(part) for part in net.modules()] == [type(part) for part in make().modules()]
     assert KeepsAListOfSubclasses.known == ["named"]
-
-
-@pytest.mark.parametrize("make", [MakesALayer, CallsAWrappedFunction])
-def test_what_has_no_fused_path_still_has_none(make):
-    net = make().eval()
-    with pytest.raises(NameError):
-        trace(net)
-    assert type(net) is make
 
 
 def test_a_module_of_another_thread_is_not_recorded():
@@ -114,6 +108,8 @@ def test_a_module_of_another_thread_is_not_recorded():
             assert isinstance(unrelated.weight, nn.Parameter)
             # A compiled function asks for this, and refuses to run if it is true.
             assert not torch.fx._symbolic_trace._is_fx_tracing_flag
+            assert torch.is_grad_enabled()
+            assert not torch.is_inference_mode_enabled()
         except BaseException as error:
             errors.append(error)
         finally:
@@ -121,9 +117,10 @@ def test_a_module_of_another_thread_is_not_recorded():
 
     other = threading.Thread(target=call)
     other.start()
-    trace(Slow())
+    recording = record(Slow(), ParameterSpace((), ()), torch.ones(2, 2))
     other.join()
     assert errors == []
+    assert [operation.name for operation in recording.operations] == ["aten.mul.Tensor"]
 
 
 def test_fits_in_four_threads_give_what_they_give_alone():

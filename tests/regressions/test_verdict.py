@@ -13,10 +13,10 @@ from every_sampler import discover, small
 from torch import nn
 
 import sbmc
-from sbmc.fitting.preparing import describe_sampler
+from sbmc.fitting.preparation import describe_sampler
+from sbmc.islands.displacement import FISHER_ROWS, with_displacement
 from sbmc.islands.health import Health, HealthWarning, assess
 from sbmc.islands.island import IslandReport
-from sbmc.islands.movement import FISHER_ROWS, with_movement
 from sbmc.samplers import HMC, MALA, SGHMC, SMC
 from sbmc.target.curvature import diagonal_fisher, estimate_fisher
 
@@ -46,12 +46,12 @@ def deep_network(data, layers=5, width=32, passes=40):
 
 @pytest.fixture(scope="module")
 def frozen():
-    """The defaults of `fit` on a deep network that they cannot move."""
+    """A deep network that HMC cannot move with the prior N(0, 1)."""
     torch.manual_seed(0)
     data = digits()
     net = deep_network(data)
     with pytest.warns(HealthWarning) as said:
-        posterior = sbmc.fit(net, data, progress=False)
+        posterior = sbmc.fit(net, data, prior_variance=1.0, progress=False)
     return net, data, posterior, [str(each.message) for each in said]
 
 
@@ -75,7 +75,8 @@ def test_the_first_remedy_works_when_it_is_followed(frozen):
     net, data, posterior, _ = frozen
     call = re.search(r"sampler=(sbmc\.\w+\([^)]*\))", posterior.health.remedies[0])
     assert call is not None
-    mended = sbmc.fit(net, data, progress=False, sampler=eval(call[1], {"sbmc": sbmc}))
+    sampler = eval(call[1], {"sbmc": sbmc})
+    mended = sbmc.fit(net, data, prior_variance=1.0, progress=False, sampler=sampler)
     assert mended.health.ok is True, str(mended.health)
 
 
@@ -197,13 +198,14 @@ def test_displacement_is_in_units_of_the_posterior(monkeypatch):
     mean = net.weight.detach()[0]
     data = (inputs, inputs @ mean + noise**0.5 * torch.randn(rows))
     likelihood = sbmc.Gaussian(noise_variance=noise)
-    options = {"s": 1, "likelihood": likelihood, "sampler": HMC(steps=1, leapfrog=1)}
+    options = {"s": 1, "prior_variance": 1.0, "likelihood": likelihood}
+    options["sampler"] = HMC(steps=1, leapfrog=1)
     found = captured_work(monkeypatch, net, data, particles=400, **options)
     (island,) = found["islands"]
     covariance = torch.linalg.inv(inputs.mT @ inputs / noise + torch.eye(dim))
     draws = mean + torch.randn(400, dim) @ torch.linalg.cholesky(covariance).mT
     exact = dataclasses.replace(island, positions=draws)
-    (measured,) = with_movement([exact], dataclasses.replace(found["work"], start=at(mean)))
+    (measured,) = with_displacement([exact], dataclasses.replace(found["work"], start=at(mean)))
     displacement = torch.tensor(measured.report.displacement).double()
     # The standard error of the mean square over 400 particles in 6 dimensions is 3 %, and that of
     # the information from 128 rows 5 % in each of them.
@@ -235,9 +237,9 @@ def captured_work(monkeypatch, net, data, **options):
 
     def capture(islands, work):
         found["work"], found["islands"] = work, islands
-        return with_movement(islands, work)
+        return with_displacement(islands, work)
 
-    monkeypatch.setattr(sys.modules["sbmc.fitting.fit"], "with_movement", capture)
+    monkeypatch.setattr(sys.modules["sbmc.fitting.fit"], "with_displacement", capture)
     found["posterior"] = sbmc.fit(net, data, progress=False, **options)
     return found
 
@@ -250,7 +252,7 @@ def test_the_verdict_costs_less_than_an_epoch(monkeypatch, rows):
     engine = found["work"].engine
     watched = Watched(engine._ranges.forward)
     monkeypatch.setattr(engine._ranges, "forward", watched)
-    with_movement(found["islands"], found["work"])
+    with_displacement(found["islands"], found["work"])
     assert 0 < watched.examples <= min(rows, FISHER_ROWS)
 
 
@@ -278,7 +280,7 @@ def test_the_verdict_changes_no_bit_of_the_posterior(monkeypatch):
     net = nn.Linear(3, 2)
     judged = sbmc.fit(net, data, **options)
     monkeypatch.setattr(
-        sys.modules["sbmc.fitting.fit"], "with_movement", lambda islands, work: islands
+        sys.modules["sbmc.fitting.fit"], "with_displacement", lambda islands, work: islands
     )
     assert torch.equal(sbmc.fit(net, data, **options).positions, judged.positions)
 

@@ -1,26 +1,23 @@
-"""Scales, ticks and shapes: what is drawn stands where its numbers say."""
+"""Charts as data: ticks and ranges, legends and tables that follow from what is drawn."""
 
 import itertools
 import math
-import re
 
 import pytest
+from chart_examples import BARS, DOTS, HEAT, HMC, LINES, MAP, SPIDER, TWO_AXES
 
-from sbmc.report.charts.bars import Bar, bar_chart
-from sbmc.report.charts.dots import dot_chart
-from sbmc.report.charts.frame import HEIGHT, Axis, Scale, nice_range, ticks
-from sbmc.report.charts.heat import LEVELS, heat_map
-from sbmc.report.charts.lines import Curve, line_chart, spread_evenly
-from sbmc.report.charts.looks import COLOURS, Look, legend
-from sbmc.report.charts.spider import spider_chart
+from sbmc.report.charts import Curve, LineChart
+from sbmc.report.charts.axis import Axis, nice_range, ticks
+from sbmc.report.charts.heat_map import LEVELS
+from sbmc.report.charts.lines import spread_evenly
+from sbmc.report.charts.style import COLOURS, series_styles
+from sbmc.report.numbers import MISSING
 
 
-def test_scales_are_linear_or_logarithmic_and_keep_to_their_ends():
-    scale = Scale(0, 2, 10, 110)
-    assert [scale(v) for v in (0, 1, 2, 5, -1)] == [10, 60, 110, 110, 10]
-    log = Scale(1, 100, 0, 200, log=True)
-    assert [log(v) for v in (1, 10, 100)] == [0, 100, 200]
-    assert Scale(3, 3, 0, 10)(3) == 5
+def texts(table):
+    """Headings and rows as they are read."""
+    rows = [[str(getattr(cell, "text", cell)) for cell in row] for row in table.rows]
+    return [list(table.headings), *rows]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0.91, 0.934), (-70, 2), (1e-9, 3e-9), (0, 1e6)])
@@ -41,52 +38,85 @@ def test_ranges_have_room_and_are_never_empty():
     assert nice_range([0.0, -1.0], log=True) == (0.1, 1.0)
 
 
-def test_a_curve_goes_through_its_points_and_leaves_gaps():
-    curve = Curve(Look(0, "a"), [0.0, 0.5, 0.75, 1.0], [0.0, 1.0, math.nan, 0.5])
-    picture = line_chart([curve], Axis("x"), Axis("y"), alt="words")
-    path = re.search(r'<path d="([^"]*)"', picture)[1]
-    bottom = HEIGHT - 44
-    assert path == f"M50 {bottom}L219 30M388 {(bottom + 30) / 2:g}"
-    assert 'data-hover="0.0 1.0 50 388 0"' in picture
+def test_an_axis_marks_what_lies_on_it_and_names_categories():
+    assert Axis("x", 4.0, 9.0, at=(2.0, 5.0, 8.0, 20.0)).marks() == [(5.0, "5"), (8.0, "8")]
+    assert TWO_AXES.x.marks() == [(0.0, "0.1"), (1.0, "0.25")]
+    assert Axis("share", percent=True).text(0.25) == "25 %"
 
 
-def test_bars_are_as_long_as_their_numbers():
-    bars = [Bar(Look(1, "a"), 0.5, 0.25, "tip", mark=1.0)]
-    picture = bar_chart([("group", bars)], Axis("x", 0.0, 1.0), alt="words")
-    widths = [float(w) for w in re.findall(r'<rect x="[^"]*" width="([^"]*)"', picture)]
-    assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
-    assert '<line x1="350.0"' in picture
-
-
-def test_cells_are_darker_the_larger_their_value():
-    cells = [(value, f"{value}") for value in (0.0, 0.5, 1.0, math.nan)]
-    picture = heat_map([("row", cells)], "abcd", alt="words")
-    levels = [int(level) for level in re.findall(r'class="h(\d)"', picture)]
-    assert levels == [0, LEVELS // 2, LEVELS - 1, 0]
-
-
-def test_dots_stand_at_their_values_and_others_are_left_out():
-    dots = [(0.0, "low"), (1.0, "high"), (math.inf, "none")]
-    picture = dot_chart([("row", dots)], Axis("x"), alt="words")
-    assert [float(x) for x in re.findall(r'cx="([^"]*)"', picture)] == [12, 384]
-
-
-def test_the_best_is_on_the_outer_ring_of_a_spider():
-    picture = spider_chart([(Look(0, "a"), [1.0, 0.5, 1.0, 0.0])], list("abcd"), alt="words")
-    line = re.search(r'points="([^"]*)" class="line s0"', picture)[1]
-    corners = [tuple(map(float, each.split(","))) for each in line.split()]
-    radii = [math.hypot(x - 200, y - 155) for x, y in corners]
-    assert radii == pytest.approx([108, 54, 108, 0], abs=0.1)
-
-
-def test_looks_differ_in_colour_shape_and_stroke():
-    looks = [Look(number, f"{number}") for number in range(COLOURS)]
-    marks = {look.marker(10, 10).replace(look.colour, "") for look in looks}
-    assert len(marks) == len({look.colour for look in looks}) == COLOURS
-    assert len({look.dashes for look in looks}) == COLOURS
-    assert legend(looks).count("<li>") == COLOURS
+def test_styles_differ_in_colour_stroke_and_marker():
+    styles = series_styles([str(number) for number in range(COLOURS)])
+    for name in ("colour", "dashes", "marker"):
+        assert len({getattr(style, name) for style in styles}) == COLOURS
 
 
 def test_points_are_taken_evenly_with_both_ends():
     assert spread_evenly(100, 5) == [0, 25, 50, 74, 99]
     assert spread_evenly(4, 1) == [0]
+
+
+def test_the_legend_has_the_series_with_their_notes_and_the_named_guides():
+    entries = [(e.label, e.sample, e.note, e.marked) for e in LINES.key()]
+    assert entries == [
+        ("MAP", "series", "AUC 0.5", False),
+        ("HMC", "series", "", True),  # it has a single point
+        ("by chance", "guide", "", False),
+    ]
+    assert [e.label for e in TWO_AXES.key()] == ["MAP", "accuracy (left)", "nats (right)"]
+    assert [e.label for e in BARS.key()] == [
+        *("MAP", "HMC", "pale: aleatoric (data)", "full: epistemic (ensemble)"),
+        "line: the paper's",
+    ]
+    assert [e.label for e in SPIDER.key()] == ["MAP"]
+    assert DOTS.key() == HEAT.key() == []
+
+
+def test_curves_over_the_same_x_have_a_row_for_each_x():
+    assert LINES.table().curves
+    assert texts(LINES.table()) == [
+        ["x", "MAP", "HMC"],
+        ["0", "0", "0.1"],
+        ["0.5", "1", "0.2"],
+        ["0.75", MISSING, "0.3"],
+        ["1", "0.5", "0.4"],
+    ]
+
+
+def test_a_curve_that_begins_straight_up_has_its_upper_end_in_the_table():
+    step = LineChart([Curve(MAP, [0.0, 0.0, 1.0], [0.0, 0.4, 1.0])], Axis("x"), Axis("y"))
+    assert texts(step.table())[1:] == [["0", "0.4"], ["1", "1"]]
+
+
+def test_other_curves_have_a_row_for_each_point():
+    curves = [Curve(MAP, [0.1], [0.2], [0.01], marked=True), Curve(HMC, [0.3], [0.4])]
+    chart = LineChart(curves, Axis("x"), Axis("y"))
+    assert not chart.is_shared
+    assert texts(chart.table()) == [
+        ["Setting", "x", "y", "±"],
+        ["MAP", "0.1", "0.2", "0.01"],
+        ["HMC", "0.3", "0.4", "0"],
+    ]
+
+
+def test_tables_have_all_that_is_drawn():
+    assert texts(BARS.table()) == [
+        ["Group", "Setting", "aleatoric", "epistemic", "total", "the paper's"],
+        ["right", "MAP", "0.5", "0.25", "0.75", "1"],
+        ["right", "HMC", "0.1", "0.2", "0.3", MISSING],
+        ["wrong", "HMC", "1", "2", "3", MISSING],
+    ]
+    assert texts(DOTS.table())[1:3] == [["MAP", "island 0", "0"], ["MAP", "island 1", "1"]]
+    assert texts(HEAT.table()) == [
+        ["Setting", "right: in", "right: out", "wrong: in", "wrong: out"],
+        ["MAP", "0", "0.5", "1", MISSING],
+    ]
+    assert texts(SPIDER.table()) == [
+        ["Setting", "a", "b", "long name", "d"],
+        ["MAP", "1", "0.5", "1", "0"],
+    ]
+
+
+def test_shades_are_darker_the_larger_the_value():
+    assert [HEAT.level(v) for v in (0.0, 0.5, 1.0, 7.0, math.nan)] == [
+        *(0, LEVELS // 2, LEVELS - 1, LEVELS - 1, 0)
+    ]

@@ -2,7 +2,6 @@ import math
 
 import pytest
 
-from sbmc.checks import BadInput
 from sbmc.samplers import HMC, MALA, PCN
 from sbmc.samplers.adaptation import SEARCH_ACCEPTANCE, SEARCH_PROBES, StepSearch, adapted
 
@@ -20,37 +19,13 @@ class TestRule:
         settings = kernel(step_size=0.2, adapt=False)
         assert [adapted(settings, 0.2, acceptance) for acceptance in (0.0, 0.5, 1.0)] == [0.2] * 3
 
-    @pytest.mark.parametrize("kernel", [MALA, PCN])
-    @pytest.mark.parametrize(
-        ("changes", "words"),
-        [
-            ({"step_size": 0.0}, "`step_size` must be positive and finite, but got 0.0."),
-            ({"step_size": -1}, "`step_size` must be positive and finite, but got -1."),
-            ({"step_size": math.inf}, "`step_size` must be positive and finite, but got inf."),
-            ({"step_size": math.nan}, "`step_size` must be positive and finite, but got nan."),
-            ({"step_size": "0.1"}, "`step_size` must be positive and finite, but got '0.1'."),
-            ({"acceptance_band": (0.5, 0.2)}, "`acceptance_band` must be within (0, 1) and order"),
-            ({"acceptance_band": (0.0, 0.2)}, "`acceptance_band` must be within (0, 1) and order"),
-            ({"acceptance_band": (0.5, 1.0)}, "`acceptance_band` must be within (0, 1) and order"),
-            ({"shrink": 1.0}, "`shrink` must be in (0, 1), but got 1.0."),
-            ({"grow": 1.0}, "`grow` must be above 1, but got 1.0."),
-            ({"grow": math.inf}, "`grow` must be above 1, but got inf."),
-        ],
-    )
-    def test_nonsense_is_refused(self, kernel, changes, words):
-        with pytest.raises(BadInput) as refusal:
-            kernel(**changes)
-        assert str(refusal.value).startswith(words)
-
-    def test_the_walk_has_a_longest_step(self):
+    def test_the_walk_may_forget_where_it_was(self):
         assert PCN(step_size=1).step_size == 1
-        with pytest.raises(BadInput, match=r"`step_size` must be in \(0, 1\], but got 1\.01\."):
-            PCN(step_size=1.01)
 
 
 def search(limit: float, wanted: float = SEARCH_ACCEPTANCE, largest: float = math.inf):
     """Search where every step up to `limit` is accepted and every longer one rejected."""
-    found, tried = StepSearch(wanted=wanted, largest=largest), []
+    found, tried = StepSearch(aim=wanted, largest=largest), []
     while not found.done and len(tried) < SEARCH_PROBES:
         tried.append(found.trial)
         found.update(1.0 if found.trial <= limit else 0.0)
@@ -74,7 +49,7 @@ class TestSearch:
             assert found.result == 1
 
     def test_the_wanted_acceptance_decides(self):
-        found = StepSearch(wanted=0.3)
+        found = StepSearch(aim=0.3)
         found.update(0.31)
         assert (found.good, found.bad, found.trial) == (0.1, None, 0.2)
         found.update(0.29)

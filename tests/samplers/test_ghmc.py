@@ -143,20 +143,6 @@ class TestSettings:
     def test_the_default_forgets_a_momentum_in_a_quarter_period(self):
         assert math.exp(-GHMC().friction * math.pi / 2) < 0.05
 
-    @pytest.mark.parametrize(
-        ("settings", "message"),
-        [
-            ({"friction": 0.0}, "`friction` must be positive and finite, but got 0.0."),
-            ({"leapfrog": 0}, "`leapfrog` must be a positive integer, but got 0."),
-            ({"leapfrog": None}, "`leapfrog` must be a positive integer, but got None."),
-            ({"epochs": 40, "leapfrog": 4, "draws": 9}, "`draws` must be few enough"),
-        ],
-    )
-    def test_nonsense_is_refused(self, settings, message):
-        with pytest.raises(BadInput) as refusal:
-            GHMC(**settings)
-        assert str(refusal.value).startswith(message)
-
     def test_is_no_move_of_smc(self):
         with pytest.raises(BadInput, match="`move` must be settings of a kernel"):
             SMC(move=GHMC())

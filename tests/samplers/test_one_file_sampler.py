@@ -102,7 +102,7 @@ def test_the_forecast_of_memory_counts_its_vectors_and_draws(net, fixed_memory, 
 MEASURED = """
 import json, sys, torch, sbmc
 from torch import nn
-from sbmc.islands.memory import peak_bytes, resident_bytes
+from sbmc.islands.process_memory import peak_bytes, resident_bytes
 sys.path.insert(0, sys.argv[1])
 from midpoint import Midpoint
 torch.manual_seed(0)

@@ -83,12 +83,12 @@ def states(posterior_of, settings, particles):
     return positions[torch.multinomial(weights, particles, generator=rng)]
 
 
-def regression(settings, particles):
+def regression(settings, particles, dtype=torch.float64):
     """Positions and weights of one island of `fit`."""
     problem = conjugate_regression()
     posterior = sbmc.fit(
-        problem.model,
-        (problem.inputs, problem.targets),
+        problem.model.to(dtype),
+        (problem.inputs.to(dtype), problem.targets.to(dtype)),
         s=S,
         prior_variance=problem.prior_variance,
         likelihood=sbmc.Gaussian(noise_variance=problem.noise_variance),
@@ -158,6 +158,16 @@ def test_regression(sampler):
     assert mean_and_covariance_fit(states(regression, settings, particles), *expected)
 
 
+@pytest.mark.parametrize("sampler", [sbmc.SGLD, sbmc.SGHMC, sbmc.UBU])
+def test_regression_by_kernels_and_noise_in_c(sampler):
+    """In single precision: mini-batches, noise and steps are those of the compiled code."""
+    settings, particles, stated = budget_of(sampler)
+    settings = sampler(**settings, noise="philox")
+    expected = regression_moments(settings, stated)
+    found, _ = regression(settings, particles, torch.float32)
+    assert mean_and_covariance_fit(found.double(), *expected)
+
+
 @every_run
 def test_skewed_target(sampler):
     """At these step sizes a stated bias of the variance is under 1 %, which 1,000 cannot show."""
@@ -208,11 +218,12 @@ class TestFullGradientBugs:
     @pytest.mark.parametrize("wrong", [forget_the_prior, turn_the_likelihood])
     @pytest.mark.parametrize("module", [hmc_kernel, ghmc])
     def test_a_wrong_energy(self, monkeypatch, module, wrong):
-        settings = {hmc_kernel: HMC(steps=20), ghmc: sbmc.GHMC(epochs=100)}[module]
+        plain = HMC(steps=24, step_size=0.1, adapt=False, launch=0)
+        settings = {hmc_kernel: plain, ghmc: sbmc.GHMC(epochs=100)}[module]
+        expected = regression_moments(settings)
+        assert mean_and_covariance_fit(states(regression, settings, 400), *expected)
         monkeypatch.setattr(module, "hamiltonian", wrong)
-        assert not mean_and_covariance_fit(
-            states(regression, settings, 400), *regression_moments(settings)
-        )
+        assert not mean_and_covariance_fit(states(regression, settings, 400), *expected)
 
     @pytest.mark.parametrize(("module", "name"), [(mala, "MALA"), (pcn, "PCN")])
     def test_a_sign_turned_in_the_acceptance(self, monkeypatch, module, name):

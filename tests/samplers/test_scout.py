@@ -152,27 +152,6 @@ class TestChains:
         expected = torch.tensor(EXPECTED, dtype=torch.float64)
         torch.testing.assert_close(run.draws[0], expected, rtol=1e-9, atol=1e-9)
 
-    @pytest.mark.parametrize(
-        ("settings", "message"),
-        [
-            ({"scout": 0}, "`scout` must be a positive integer, but got 0."),
-            ({"scout": 5}, "`scout_step_size` must be given with `scout`, but got None."),
-            ({"scout_step_size": 0.1}, "`scout_step_size` must be left out without `scout`"),
-            ({"scout_batches": 4}, "`scout_batches` must be left out without `scout`"),
-            ({"scout": 5, "scout_step_size": -1.0}, "`scout_step_size` must be positive and fin"),
-            ({"scout": 5, "scout_step_size": 0.1, "scout_batches": 0}, "`scout_batches` must be a"),
-            ({"scout": 39, "scout_step_size": 0.1}, "`scout` must be at least 2 less than the bu"),
-            (
-                {"scout": 20, "scout_step_size": 0.1, "precondition": 5},
-                "`precondition` must be under a quarter of the epochs that are left (20)",
-            ),
-        ],
-    )
-    def test_nonsense_is_refused(self, settings, message):
-        with pytest.raises(BadInput) as refusal:
-            HMC(epochs=40, **settings)
-        assert str(refusal.value).startswith(message)
-
     def test_more_batches_than_examples_are_refused(self):
         with pytest.raises(BadInput, match="`scout_batches` must be from 1 to the number of ex"):
             sample_regression(1.0, HMC(steps=1, scout=1, scout_step_size=0.1, scout_batches=13))

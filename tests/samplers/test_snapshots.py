@@ -141,6 +141,8 @@ PASSES = {
     "sgld": SGLD(epochs=5, batch_size=5, decay=0.6, draws=2, thinning=2, warmup=0.2),
     "sghmc": SGHMC(epochs=5, batch_size=5, draws=2),
     "pairs": UBU(epochs=6, batch_size=5, draws=3, warmup=0.1),
+    "philox": SGHMC(epochs=5, batch_size=5, draws=2, noise="philox"),
+    "pairs, philox": UBU(epochs=6, batch_size=5, warmup=0.1, noise="philox"),
 }
 
 
@@ -148,6 +150,7 @@ class TestPasses:
     @pytest.mark.parametrize("settings", PASSES.values(), ids=PASSES)
     def test_settings(self, settings):
         assert check(case(settings), most=6) == [("passes",)] * settings.epochs
+        check(case(settings, single, islands=2), most=3)
 
     @pytest.mark.parametrize("settings", PASSES.values(), ids=PASSES)
     @pytest.mark.parametrize("islands", [1, 3])

@@ -1,8 +1,7 @@
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
+import forked
 import pytest
 from repository import ROOT
 
@@ -173,9 +172,7 @@ except BadInput as error:
 """
 
     def other():
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        return done.stdout
+        return forked.run(["-c", code], check=True).stdout
 
     with open_run(run_file, folder):
         before = (folder / "run.json").read_bytes()

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from sbmc.checks import BadInput
 from sbmc.randomness import Stream, generator
+from sbmc.report.limits import Limits
 from sbmc.samplers.nuts import NUTS
-from sbmc_studies.figures.toy import draw, draw_toy
+from sbmc_studies.figures.toy import build, draw_toy
 from sbmc_studies.paper.toy import Toy, read_toy, run_toy, toy_table, toy_verdicts
 from sbmc_studies.paper.toy import run as study
 from sbmc_studies.paper.toy.target import Case, ToyTarget, density, find_mode
@@ -127,7 +128,8 @@ class TestRun:
         def values(seed):
             streams = [generator(seed, Stream.ISLANDS, 0, i) for i in range(2)]
             case = Case("s", 0.25)
-            return study.chain_values(case, study.run_case(case, NUTS(draws=20), streams))
+            short = NUTS(warmup_draws=40, draws=20)
+            return study.chain_values(case, study.run_case(case, short, streams))
 
         assert np.array_equal(values(1), values(1))
         assert not np.array_equal(values(1), values(2))
@@ -204,13 +206,17 @@ class TestShow:
         path = draw_toy(read_toy(small[0].folder), tmp_path / "new" / "toy.png")
         assert path.read_bytes().startswith(b"\x89PNG")
 
-    def test_figure_has_three_panels_with_all_curves(self, small):
-        panels = draw(small[0]).axes
-        assert len(panels) == 3
-        labels = [[text.get_text() for text in p.get_legend().get_texts()] for p in panels]
-        assert labels[0] == ["s = 1", "s = 0.1"]
-        assert labels[1] == ["T = 1", "T = 0.35"]
-        assert [label.split(":")[0] for label in labels[2]] == ["s = T = 1", "T = 0.35", "s = 0.1"]
+    def test_figures_have_all_curves_with_their_iact(self, small):
+        toy = small[0]
+        figures = build(toy, Limits(points=1000))
+        labels = [[curve.style.label for curve in each.chart.curves] for each in figures]
+        assert labels == [["s = 1", "s = 0.1"], ["T = 1", "T = 0.35"]] * 2
+        density = figures[0].chart.curves[1]
+        np.testing.assert_allclose(density.y, toy.curves["density.s.0.1"], rtol=1e-5)
+        np.testing.assert_allclose(density.x, toy.curves["theta"], rtol=1e-5)
+        memory = figures[3].chart.curves[1]
+        np.testing.assert_allclose(memory.y, toy.curves["acf.T.0.35"], rtol=1e-5)
+        assert memory.note == f"IACT {toy.record.metrics['iact.T.0.35']:.1f}"
 
 
 class TestStoredRecords:

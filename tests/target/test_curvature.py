@@ -252,7 +252,7 @@ def test_the_final_layer_alone():
 
     with pytest.MonkeyPatch.context() as patch:
         # As an attribute of the package, `fit` is the function.
-        patch.setattr(sys.modules["sbmc.fitting.preparing"], "diagonal_fisher", watched)
+        patch.setattr(sys.modules["sbmc.fitting.preparation"], "diagonal_fisher", watched)
         posterior = fit(
             model,
             (examples.inputs, examples.targets),

@@ -1,19 +1,20 @@
-"""Checkpoints: a run that was stopped or killed goes on where it was, with the same bits.
+"""Checkpoints: a run that was stopped or killed continues where it was, with the same bits.
 
     manifest.json                   what decides the bits, the batches, the threads
     batch-00000-00007.safetensors   state of the batch of islands 0 to 7, while it runs
     island-00003.safetensors        an island that has ended: particles, weights, report
-    .lock                           while a run is at it: which process
+    .lock                           names the process that uses the folder, while it runs
 
-Every file is written under another name first and then renamed, so that it is whole or not there.
+Every file is written under a temporary name and then renamed, so that a file with its final name
+is always complete.
 """
 
 from sbmc.islands.checkpoints.checkpoint import (
+    BatchPlanner,
     Checkpoint,
     CheckpointFiles,
-    Plan,
     copy_islands,
-    kept_manifest,
+    saved_manifest,
 )
 from sbmc.islands.checkpoints.checkpointer import FileCheckpointer, Stopped
 from sbmc.islands.checkpoints.lock import locked, locked_checkpoint, refuse_if_locked
@@ -23,20 +24,20 @@ from sbmc.islands.checkpoints.results import is_final
 from sbmc.islands.checkpoints.store import CheckpointError, open_store
 
 __all__ = [
+    "BatchPlanner",
     "Checkpoint",
     "CheckpointAt",
     "CheckpointError",
     "CheckpointFiles",
     "FileCheckpointer",
-    "Plan",
     "Stopped",
     "as_checkpoint",
     "copy_islands",
     "differences",
     "is_final",
-    "kept_manifest",
     "locked",
     "locked_checkpoint",
     "open_store",
     "refuse_if_locked",
+    "saved_manifest",
 ]

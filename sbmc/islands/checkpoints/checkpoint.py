@@ -1,4 +1,4 @@
-"""A run's folder: opened for one run alone, shared by its workers, grown by more islands."""
+"""The checkpoint of a run: a folder that workers write to, and that can be extended by islands."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sbmc.islands.checkpoints.results import (
 )
 from sbmc.islands.checkpoints.store import ARGUMENT, Store, open_store
 from sbmc.islands.island import Island
-from sbmc.islands.work import Batch
+from sbmc.islands.job import Batch
 
-# (numbers of islands) -> those that run together
-Plan = Callable[[Sequence[int]], list[Batch]]
+# (numbers of islands) -> the batches in which they run
+BatchPlanner = Callable[[Sequence[int]], list[Batch]]
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """What a worker needs of a checkpoint; it can be sent to other processes.
+    """The part of a checkpoint that workers need; it can be sent to other processes.
 
     Attributes:
         store: the folder.
@@ -43,16 +43,17 @@ class CheckpointFiles:
     def checkpointer(
         self, batch: Sequence[int], stop: Callable[[], bool] | None = None
     ) -> FileCheckpointer:
-        """The checkpointer of a batch's state, which holds what an earlier attempt has written.
+        """The checkpointer of a batch, with the snapshots that an earlier attempt has saved.
 
         Args:
-            batch: the numbers of its islands. A fold and its first island run alone have two files.
+            batch: the numbers of its islands. A batch and its first island alone have different
+                files.
             stop: asked at every snapshot whether the run is to stop; see `FileCheckpointer`.
         """
         return FileCheckpointer(self.store, batch_name(batch), self.every, stop=stop)
 
-    def keep(self, islands: Sequence[Island]) -> None:
-        """Write the results of a batch; what had ended for good before is left as it is.
+    def save_islands(self, islands: Sequence[Island]) -> None:
+        """Write the results of a batch, except of islands whose final result is there already.
 
         Raises:
             CheckpointError: they could not be written.
@@ -62,15 +63,15 @@ class CheckpointFiles:
 
 
 class Checkpoint:
-    """A folder that belongs to one run: made by `Checkpoint.open`.
+    """A folder that belongs to one run; `Checkpoint.open` makes it.
 
     Attributes:
         store: the folder.
         path: where it is.
         every: seconds between two writes of a batch's state.
-        batches: the islands that run together, as they were planned at first.
-        threads: threads of one batch, as they were at first.
-        identity: whatever decides the bits of an island.
+        batches: the islands that run together, as they were planned when the run began.
+        threads: threads of one batch, as they were when the run began.
+        identity: all that decides the bits of an island.
     """
 
     def __init__(self, store: Store, every: float, manifest: Manifest) -> None:
@@ -88,47 +89,47 @@ class Checkpoint:
         location: CheckpointAt,
         identity: dict[str, Any],
         islands: Sequence[int],
-        plan: Plan,
+        planner: BatchPlanner,
         threads: int,
         needed_bytes: int = 0,
     ) -> Checkpoint:
-        """Make a checkpoint, or go on with one of the same run.
+        """Make a checkpoint, or continue with that of the same run.
 
         Args:
             location: a folder or URL, and how often a batch's state is written.
-            identity: whatever decides the bits of an island, as plain values; not how many islands
-                there are, since a run can be extended.
+            identity: all that decides the bits of an island, as plain values. The number of islands
+                is not part of it, since a run can be extended.
             islands: numbers of the islands of this run.
-            plan: puts islands into batches. A checkpoint that exists has its batches already, and
-                only further islands are planned.
-            threads: threads of one batch, unless the checkpoint knows them.
-            needed_bytes: space that all islands may take. What has ended is not written again, so
-                only the share of the others has to be there.
+            planner: puts islands into batches. A checkpoint that exists has its batches already, so
+                that only further islands are planned.
+            threads: threads of one batch, unless the checkpoint exists and has their number.
+            needed_bytes: space that all islands may take. Islands that have ended are not written
+                again, so that only the share of the others has to be free.
 
         Raises:
-            BadInput: of another run; of more islands than this one; of another version; damaged;
-                no checkpoint at all; or it cannot be written to.
+            BadInput: the folder belongs to another run, has more islands than this one, was written
+                by another version, is damaged, has other files in it, or cannot be written to.
         """
         store = open_store(location.path)
         data = store.read(NAME)
         if data is None:
             others = store.names()
             rule = f"an empty folder, or one with a {NAME}"
-            given = Phrase(f"{store.where()!r} with {', '.join(others[:_MOST_NAMED])}")
-            require(not others, ARGUMENT, rule, given)
+            contents = Phrase(f"{store.where()!r} with {', '.join(others[:_MOST_NAMED])}")
+            require(not others, ARGUMENT, rule, contents)
             old = None
-            manifest = Manifest(identity, _planned(plan, islands), threads)
+            manifest = Manifest(identity, _planned(planner, islands), threads)
         else:
             old = Manifest.from_json(data, store.where())
             _require_same(store.where(), old.identity, identity)
-            manifest = _extended(store.where(), old, islands, plan)
+            manifest = _extended(store.where(), old, islands, planner)
         checkpoint = cls(store, location.every, manifest)
-        left = {index for batch in checkpoint.open_batches() for index in batch}
-        if manifest is old and not left:
-            # Nothing is to be written: a disk that is full, or can only be read, will do.
+        unfinished = {index for batch in checkpoint.open_batches() for index in batch}
+        if manifest is old and not unfinished:
+            # Nothing has to be written, so that a full or read-only disk is good enough.
             return checkpoint
-        staying = {NAME, *map(island_name, checkpoint.finished().keys() - left)}
-        store.probe(math.ceil(needed_bytes * len(left) / len(manifest.islands)), staying)
+        staying = {NAME, *map(island_name, checkpoint.finished().keys() - unfinished)}
+        store.probe(math.ceil(needed_bytes * len(unfinished) / len(manifest.islands)), staying)
         store.sweep()
         if manifest is not old:
             store.write(NAME, manifest.to_json())
@@ -137,23 +138,23 @@ class Checkpoint:
         return checkpoint
 
     def finished(self) -> dict[int, Island]:
-        """The islands of this run that have ended for good, by number, with tensors on the CPU."""
+        """The islands of this run that have a final result, by number, with tensors on the CPU."""
         new = read_islands(self.store, skip=self._final.keys())
         self._final |= {i: island for i, island in new.items() if is_final(island.report)}
-        own = {index for batch in self.batches for index in batch}
-        return {index: self._final[index] for index in sorted(own & self._final.keys())}
+        numbers = {index for batch in self.batches for index in batch}
+        return {index: self._final[index] for index in sorted(numbers & self._final.keys())}
 
     def open_batches(self) -> list[Batch]:
-        """The batches that have to be run, each as a whole: some island of them has not ended."""
+        """The batches that have to be run: at least one of their islands has not ended."""
         done = self.finished().keys()
         return [batch for batch in self.batches if not done >= set(batch)]
 
     def checkpoint_files(self) -> CheckpointFiles:
-        """What the workers get."""
+        """The part of the checkpoint that is sent to workers."""
         return CheckpointFiles(self.store, self.every)
 
     def _tidy(self) -> None:
-        """Remove the states of batches that have ended: the run was killed before it could."""
+        """Remove snapshots of batches that have ended, which a killed run could not remove."""
         done = self.finished().keys()
         wanted = {batch_name(batch) for batch in self.open_batches()}
         wanted |= {batch_name([i]) for batch in self.batches for i in batch if i not in done}
@@ -162,15 +163,15 @@ class Checkpoint:
                 self.store.remove(name)
 
 
-def kept_manifest(location: CheckpointAt) -> Manifest | None:
-    """What a checkpoint was begun with, if there is one; nothing is written."""
+def saved_manifest(location: CheckpointAt) -> Manifest | None:
+    """The manifest of a checkpoint, if there is one; nothing is written."""
     store = open_store(location.path)
     data = store.read(NAME)
     return None if data is None else Manifest.from_json(data, store.where())
 
 
 def batch_name(batch: Sequence[int]) -> str:
-    """The file of a batch's state.
+    """The name of the file with a batch's snapshots.
 
     Example:
         >>> batch_name([0, 1, 7]), batch_name([0])
@@ -183,26 +184,26 @@ def batch_name(batch: Sequence[int]) -> str:
 def copy_islands(
     source: Checkpoint | str | os.PathLike[str], target: Checkpoint | str | os.PathLike[str]
 ) -> list[int]:
-    """Copy the islands that have ended for good from one checkpoint to another of the same run.
+    """Copy the islands that have a final result from one checkpoint to another of the same run.
 
     Args:
-        source: where they are.
-        target: a checkpoint too, opened before for all islands. What it has already stays.
+        source: the checkpoint that has them.
+        target: a checkpoint that was opened for all islands. Its own results are not replaced.
 
     Returns:
-        The numbers of those that were copied.
+        The numbers of the islands that were copied.
 
     Raises:
-        BadInput: one of them is no checkpoint, or they are of different runs.
+        BadInput: one of them is not a checkpoint, or they belong to different runs.
         CheckpointError: they could not be written.
     """
     stores = [_store_of(source), _store_of(target)]
     old, new = [_manifest_of(store) for store in stores]
     _require_same(stores[0].where(), old.identity, new.identity)
-    has = {i for i, island in read_islands(stores[1]).items() if is_final(island.report)}
-    wanted, copied = set(new.islands), []
-    for index, island in read_islands(stores[0], skip=has).items():
-        if is_final(island.report) and index in wanted:
+    finished = {i for i, island in read_islands(stores[1]).items() if is_final(island.report)}
+    expected, copied = set(new.islands), []
+    for index, island in read_islands(stores[0], skip=finished).items():
+        if is_final(island.report) and index in expected:
             stores[1].write(island_name(index), encode_island(island))
             copied.append(index)
     return copied
@@ -220,14 +221,14 @@ def _manifest_of(store: Store) -> Manifest:
 
 
 def _require_same(where: str, old: dict[str, Any], new: dict[str, Any]) -> None:
-    found = differences(old, new)
-    more = len(found) - _MOST_NAMED
-    words = "; ".join([*found[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
-    require(not found, ARGUMENT, "of the same run", Phrase(f"{where!r}, where {words}"))
+    differing = differences(old, new)
+    more = len(differing) - _MOST_NAMED
+    summary = "; ".join([*differing[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    require(not differing, ARGUMENT, "of the same run", Phrase(f"{where!r}, where {summary}"))
 
 
-def _extended(where: str, old: Manifest, islands: Sequence[int], plan: Plan) -> Manifest:
-    """The manifest with batches for the islands that it does not have."""
+def _extended(where: str, old: Manifest, islands: Sequence[int], planner: BatchPlanner) -> Manifest:
+    """The manifest, with batches for further islands added to it."""
     missing = sorted(set(old.islands) - set(islands))
     named = ", ".join(map(str, missing[:_MOST_NAMED])) + (", …" if missing[_MOST_NAMED:] else "")
     rule = f"at least those of the checkpoint {where!r}, which has {len(old.islands)}"
@@ -236,11 +237,13 @@ def _extended(where: str, old: Manifest, islands: Sequence[int], plan: Plan) -> 
     new = sorted(set(islands) - set(old.islands))
     if not new:
         return old
-    return replace(old, batches=[*old.batches, *_planned(plan, new)])
+    return replace(old, batches=[*old.batches, *_planned(planner, new)])
 
 
-def _planned(plan: Plan, islands: Sequence[int]) -> list[Batch]:
-    batches = [tuple(int(index) for index in batch) for batch in plan(islands)]
-    got = sorted(index for batch in batches for index in batch)
-    require(got == sorted(islands), "plan", "one that gives each island to one batch", batches)
+def _planned(planner: BatchPlanner, islands: Sequence[int]) -> list[Batch]:
+    batches = [tuple(int(index) for index in batch) for batch in planner(islands)]
+    assigned = sorted(index for batch in batches for index in batch)
+    require(
+        assigned == sorted(islands), "planner", "one that gives each island to one batch", batches
+    )
     return batches

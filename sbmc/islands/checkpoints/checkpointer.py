@@ -128,7 +128,7 @@ class FileCheckpointer(Checkpointer):
             parts, values = decode(data)
         except Damaged as error:
             where = self.store.where(self.name)
-            logger.warning("%s is damaged (%s): its islands begin anew", where, error)
+            logger.warning("%s is damaged (%s): its islands start again", where, error)
             return
         self._stack = dict(parts)
         self.attempts = values["attempts"]

@@ -1,4 +1,4 @@
-"""Tensors and plain values as bytes that show when they were damaged: safetensors and JSON."""
+"""Encodes tensors and plain values as safetensors and JSON, with a digest that shows damage."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sbmc.storage.files import parse_json
 
 
 class Damaged(ValueError):
-    """These bytes are not what was written, or never were a checkpoint's."""
+    """The bytes have changed since they were written, or are not those of a checkpoint."""
 
 
 def pack(tensors: Mapping[str, Tensor], metadata: dict[str, Any]) -> bytes:
     """Tensors and plain values as the bytes of a safetensors file.
 
     Args:
-        tensors: of any device, shape and layout; also ones that share memory.
-        metadata: what JSON has, and NaN and the infinities.
+        tensors: on any device, of any shape and layout; they may share memory.
+        metadata: values that JSON has, and also NaN and the infinities.
 
     Example:
         >>> tensors, metadata = unpack(pack({"x": torch.ones(2)}, {"steps": 3}))
@@ -32,16 +32,16 @@ def pack(tensors: Mapping[str, Tensor], metadata: dict[str, Any]) -> bytes:
     """
     from safetensors.torch import save
 
-    words = json.dumps(metadata)
-    plain = _own_memory(tensors)
-    return save(plain, metadata={"sbmc": words, "digest": _digest(words, plain)})
+    text = json.dumps(metadata)
+    plain = _separate_memory(tensors)
+    return save(plain, metadata={"sbmc": text, "digest": _digest(text, plain)})
 
 
 def unpack(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `pack` was given, on the CPU.
+    """Decode what `pack` encoded, with the tensors on the CPU.
 
     Raises:
-        Damaged: a byte that matters has changed, some are missing, or `pack` did not write it.
+        Damaged: bytes have changed or are missing, or `pack` did not write them.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -56,12 +56,12 @@ def unpack(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not intact:
         raise Damaged("its contents have changed since it was written")
     if not isinstance(metadata, dict):
-        raise Damaged(f"a {type(metadata).__name__} stands for an object")
+        raise Damaged(f"a {type(metadata).__name__} instead of an object")
     return tensors, metadata
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Whether two packs hold the same, and undamaged: their bytes may be ordered differently."""
+    """Whether two packs are undamaged and hold the same, whatever the order of their bytes."""
     try:
         unpack(one)
         unpack(other)
@@ -71,7 +71,7 @@ def same(one: bytes, other: bytes) -> bool:
 
 
 def encode(parts: Mapping[str, Snapshot], values: dict[str, Any]) -> bytes:
-    """A stack of snapshots, in its order, and values beside them.
+    """Encode a stack of snapshots, in its order, and further values.
 
     Example:
         >>> stack = {"outer": Snapshot({"x": torch.zeros(1)}, {"k": 2}), "inner": Snapshot({}, {})}
@@ -95,14 +95,14 @@ def encode(parts: Mapping[str, Snapshot], values: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[dict[str, Snapshot], dict[str, Any]]:
-    """What `encode` was given, with the tensors on the CPU.
+    """Decode what `encode` encoded, with the tensors on the CPU.
 
     Raises:
         Damaged: see `unpack`.
     """
     tensors, metadata = unpack(data)
     if metadata.get("kind") != "stack":
-        raise Damaged("it is no stack of snapshots")
+        raise Damaged("it is not a stack of snapshots")
     parts = {
         part["name"]: Snapshot(
             {name: tensors[f"{part['name']}/{name}"] for name in part["tensors"]}, part["values"]
@@ -112,15 +112,15 @@ def decode(data: bytes) -> tuple[dict[str, Snapshot], dict[str, Any]]:
     return parts, metadata["values"]
 
 
-def _own_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same on the CPU and contiguous, no two in one piece of memory: safetensors asks that."""
+def _separate_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors on the CPU that share no memory, as safetensors requires."""
     plain: dict[str, Tensor] = {}
-    seen: set[int] = set()
+    addresses: set[int] = set()
     for name, tensor in tensors.items():
         flat = tensor.detach().cpu().contiguous()
-        if flat.untyped_storage().data_ptr() in seen:
+        if flat.untyped_storage().data_ptr() in addresses:
             flat = flat.clone()
-        seen.add(flat.untyped_storage().data_ptr())
+        addresses.add(flat.untyped_storage().data_ptr())
         plain[name] = flat
     return plain
 
@@ -131,8 +131,8 @@ def _texts(data: bytes) -> dict[str, str]:
     return json.loads(data[8 : 8 + length])["__metadata__"]
 
 
-def _digest(words: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(words.encode())
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
         digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)

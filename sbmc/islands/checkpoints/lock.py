@@ -1,4 +1,4 @@
-"""A folder for one run at a time, by a lock that ends with its process, however that ends."""
+"""Reserves a folder for one run at a time, by a lock that ends with its process."""
 
 from __future__ import annotations
 
@@ -16,68 +16,69 @@ from sbmc.log import logger
 
 try:
     import fcntl
-except ImportError:  # a system without such locks: only threads are kept apart
+except ImportError:  # a system without such locks: only threads of this process exclude each other
     fcntl = None  # type: ignore[assignment]
 
 RULE = "one that no other process is at"
 _REMEDY = "Wait until it has ended, or stop it; or give another folder"
 _TRIES = 20
-# What this process holds. A lock of the operating system does not tell the threads of one process
-# apart. A fork of the process holds nothing of it, hence the process's number.
+# The locks that this process holds. A lock of the operating system does not exclude other threads
+# of the same process. A fork of the process does not hold them, hence the process number in the
+# key.
 _held: dict[tuple[int, str], object] = {}
 
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike[str], argument: str = ARGUMENT) -> Iterator[None]:
-    """Have a folder to oneself; one that is not there is made.
+    """Lock a folder, which is made if it is missing.
 
-    The lock belongs to the process. Its workers write into the folder and need none. After a kill
-    the file `.lock` may stay, which locks nobody out. Folders that were made and are empty at the
-    end are removed again.
+    The lock belongs to the process. Its workers write into the folder and need no lock. After a
+    kill the file `.lock` may remain, but it locks nothing. Folders that were made here and are
+    empty at the end are removed.
 
     Args:
         folder: on a disk of this machine, or one that it has mounted.
-        argument: what error messages call it.
+        argument: the name of the argument, for error messages.
 
     Raises:
-        BadInput: another process, or another thread of this one, has it.
+        BadInput: another process, or another thread of this one, has locked it.
     """
     real = os.path.realpath(folder)
-    key, own = (os.getpid(), real), object()
-    if _held.setdefault(key, own) is not own:
+    key, token = (os.getpid(), real), object()
+    if _held.setdefault(key, token) is not token:
         holder = f"this process ({os.getpid()}) is at in another thread"
-        raise BadInput(_words(argument, folder, holder))
-    made: list[str] = []
+        raise BadInput(_refusal(argument, folder, holder))
+    created: list[str] = []
     try:
-        file = _lock_file(real, made, argument, folder)
+        file = _lock_file(real, created, argument, folder)
         try:
             yield
         finally:
             if file is not None:
-                # Removed while it is locked: see `_is_there`.
+                # It is removed while it is locked: see `_is_there`.
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(real, LOCK))
                 file.close()
     finally:
-        # From the innermost; one that holds something stays, and those around it.
+        # The innermost first. A folder that is not empty stays, and so do those around it.
         with contextlib.suppress(OSError):
-            for each in reversed(made):
+            for each in reversed(created):
                 os.rmdir(each)
         del _held[key]
 
 
 @contextlib.contextmanager
 def locked_checkpoint(location: CheckpointAt | None) -> Iterator[None]:
-    """Have a checkpoint to oneself; nothing is done where there is none.
+    """Lock a checkpoint, if there is one.
 
-    A URL cannot be locked by any means that ends with the process. Two runs at one URL, of the same
-    call, write files of the same bits, each of them whole.
+    A URL cannot be locked in a way that ends with the process. Two runs of the same call at one URL
+    write complete files with the same bits.
 
     Args:
-        location: the checkpoint.
+        location: where the checkpoint is; None for no checkpoint.
 
     Raises:
-        BadInput: another process, or another thread of this one, has it.
+        BadInput: another process, or another thread of this one, has locked it.
     """
     store = None if location is None else open_store(location.path)
     if isinstance(store, LocalStore):
@@ -85,18 +86,18 @@ def locked_checkpoint(location: CheckpointAt | None) -> Iterator[None]:
             yield
         return
     if store is not None:
-        logger.info("%s has no lock: see that one run alone is at it", store.where())
+        logger.info("%s cannot be locked: make sure that only one run uses it", store.where())
     yield
 
 
 def refuse_if_locked(location: CheckpointAt | None) -> None:
-    """Refuse a checkpoint that a run is at, before anything is computed.
+    """Refuse a checkpoint that another run uses, before anything is computed.
 
     Args:
-        location: the checkpoint, if there is to be one.
+        location: where the checkpoint is; None for no checkpoint.
 
     Raises:
-        BadInput: another process, or another thread of this one, has it.
+        BadInput: another process, or another thread of this one, has locked it.
     """
     store = None if location is None else open_store(location.path)
     if isinstance(store, LocalStore) and os.path.exists(store.where(LOCK)):
@@ -105,20 +106,20 @@ def refuse_if_locked(location: CheckpointAt | None) -> None:
 
 
 def _lock_file(
-    real: str, made: list[str], argument: str, folder: str | os.PathLike[str]
+    real: str, created: list[str], argument: str, folder: str | os.PathLike[str]
 ) -> IO[bytes] | None:
-    """The file of the lock, open and locked; None where there is no such thing.
+    """The file of the lock, open and locked; None where files cannot be locked.
 
-    A disk that is full or can only be read is no reason to refuse a run that has ended; whoever
-    has to write says so in words.
+    A full or read-only disk is no reason to refuse a run that has ended. A run that has to write
+    reports that itself.
     """
     path = os.path.join(real, LOCK)
     for _ in range(_TRIES):
         try:
-            _make(real, made)
+            _make(real, created)
             file = open(path, "a+b")  # noqa: SIM115
         except FileNotFoundError:
-            continue  # a run that was refused has just removed the folder
+            continue  # another run has just removed the folder
         except OSError as error:
             logger.info("%s cannot be locked (%s)", folder, error)
             return None
@@ -134,12 +135,12 @@ def _lock_file(
         if state == "unlockable":
             return None
         if state == "held":
-            raise BadInput(_words(argument, folder, holder))
-    raise BadInput(_words(argument, folder, "other processes begin and leave"))
+            raise BadInput(_refusal(argument, folder, holder))
+    raise BadInput(_refusal(argument, folder, "other processes begin and leave"))
 
 
-def _make(folder: str, made: list[str]) -> None:
-    """Make a folder and those around it, and note which were not there."""
+def _make(folder: str, created: list[str]) -> None:
+    """Make a folder and those around it, and add those that were missing to `created`."""
     missing = []
     at = folder
     while not os.path.isdir(at):
@@ -148,12 +149,12 @@ def _make(folder: str, made: list[str]) -> None:
     for each in reversed(missing):
         with contextlib.suppress(FileExistsError):
             os.mkdir(each)
-            if each not in made:
-                made.append(each)
+            if each not in created:
+                created.append(each)
 
 
 def _try(file: IO[bytes], path: str) -> str:
-    """Lock a file that is open: `locked`, `held`, `gone` or `unlockable`."""
+    """Lock an open file; return `locked`, `held`, `gone` or `unlockable`."""
     if fcntl is None:
         return "unlockable"
     try:
@@ -165,7 +166,7 @@ def _try(file: IO[bytes], path: str) -> str:
         return "unlockable"
     if not _is_there(file, path):
         return "gone"
-    # Only to be read by those who are refused.
+    # This text is for the error messages of other processes.
     with contextlib.suppress(OSError):
         file.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -175,7 +176,7 @@ def _try(file: IO[bytes], path: str) -> str:
 
 
 def _is_there(file: IO[bytes], path: str) -> bool:
-    """Whether the file has its name still: who had it may have removed it after we opened it."""
+    """Whether the file still has its name: another process may have removed it meanwhile."""
     try:
         return os.fstat(file.fileno()).st_ino == os.stat(path).st_ino
     except FileNotFoundError:
@@ -192,6 +193,6 @@ def _holder(file: IO[bytes]) -> str:
     return "another process is at"
 
 
-def _words(argument: str, folder: str | os.PathLike[str], holder: str) -> str:
+def _refusal(argument: str, folder: str | os.PathLike[str], holder: str) -> str:
     where = os.fspath(folder)
     return f"`{argument}` must be {RULE}, but got {where!r}, which {holder}. {_REMEDY}."

@@ -1,4 +1,4 @@
-"""What a checkpoint is a checkpoint of, and how two such descriptions differ."""
+"""The manifest: the description of the run that a checkpoint belongs to."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.checkpoints.store import ARGUMENT
-from sbmc.islands.work import Batch
-from sbmc.storage.files import misfit, parse_json
-from sbmc.target.probing import is_probe, probe_differences
+from sbmc.islands.job import Batch
+from sbmc.storage.files import mismatch, parse_json
+from sbmc.target.probe import is_probe, probe_differences
 
 FORMAT = "sbmc-checkpoint"
 VERSION = 1
@@ -28,7 +28,7 @@ class Manifest:
     """The contents of manifest.json.
 
     Attributes:
-        identity: whatever decides the bits of an island, as plain values.
+        identity: all that decides the bits of an island, as plain values.
         batches: the numbers of the islands that run together.
         threads: threads of one batch, which decide how sums are rounded.
     """
@@ -55,14 +55,14 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> Manifest:
-        """Read what `to_json` gave.
+        """Read what `to_json` wrote.
 
         Args:
             data: the bytes.
             where: the checkpoint's path, for the message.
 
         Raises:
-            BadInput: damaged, something else, or of another version.
+            BadInput: the bytes are damaged, are not a manifest, or are of another version.
         """
         try:
             content = parse_json(data)
@@ -71,12 +71,12 @@ class Manifest:
         good = isinstance(content, dict) and "format" in content
         require(good, ARGUMENT, f"a folder with an undamaged {NAME}", where)
         kind = content.get("format"), content.get("version")
-        given = Phrase(f"{where!r} of {kind[0]} version {kind[1]}")
+        got = Phrase(f"{where!r} of {kind[0]} version {kind[1]}")
         rule = f"of format {FORMAT} version {VERSION}"
-        require(kind == (FORMAT, VERSION), ARGUMENT, rule, given)
+        require(kind == (FORMAT, VERSION), ARGUMENT, rule, got)
         intact = content.pop("digest", None) == json_digest(content)
         require(intact, ARGUMENT, f"a folder with an undamaged {NAME}", where)
-        misplaced = misfit(cls, {field.name: content.get(field.name) for field in fields(cls)})
+        misplaced = mismatch(cls, {field.name: content.get(field.name) for field in fields(cls)})
         batches = content.get("batches")
         good = not misplaced and isinstance(batches, list) and all(map(_is_batch, batches))
         require(good, ARGUMENT, f"a folder with a {NAME} of this version of sbmc", where)
@@ -84,17 +84,17 @@ class Manifest:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Say in words where two descriptions differ.
+    """List the differences between two descriptions of a run.
 
     Args:
-        old: of the checkpoint ("there").
-        new: of the present run ("here").
+        old: the description in the checkpoint ("there").
+        new: the description of the present run ("here").
 
     Returns:
-        One phrase for each difference, in the order of `old` and then of `new`. Things inside
-        others have dotted names; of checksums only their beginnings are shown. What was computed on
-        a few rows (see `sbmc.target.probing`) follows from all the rest, so it is compared, up to
-        rounding, where there is no other difference; and not at all if one of the two lacks it.
+        One phrase for each difference, in the order of `old` and then of `new`. Nested values have
+        dotted names. Only the beginning of a checksum is shown. A probe (see `sbmc.target.probe`)
+        follows from all the rest, so that it is compared, up to rounding, only if there is no other
+        difference and both descriptions have it.
 
     Example:
         >>> differences({"s": 0.25, "sampler": {"steps": 20}}, {"s": 0.1, "sampler": {"steps": 10}})
@@ -102,17 +102,20 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         >>> differences({"data": "0123456789abcdef"}, {"data": "fedcba9876543210"})
         ['data differ (checksum 01234567 there and fedcba98 here)']
     """
-    there, here = _flat(old), _flat(new)
+    saved, current = _flat(old), _flat(new)
     probes = [
-        {name: each.pop(name) for name in [*each] if is_probe(each[name])} for each in (there, here)
+        {name: each.pop(name) for name in [*each] if is_probe(each[name])}
+        for each in (saved, current)
     ]
-    found = [
-        _words(name, there.get(name, _MISSING), here.get(name, _MISSING))
-        for name in dict.fromkeys([*there, *here])
-        if not _equal(there.get(name, _MISSING), here.get(name, _MISSING))
+    differing = [
+        _difference(name, saved.get(name, _MISSING), current.get(name, _MISSING))
+        for name in dict.fromkeys([*saved, *current])
+        if not _equal(saved.get(name, _MISSING), current.get(name, _MISSING))
     ]
     both = [name for name in probes[0] if name in probes[1]]
-    return found or [words for n in both for words in probe_differences(probes[0][n], probes[1][n])]
+    return differing or [
+        difference for n in both for difference in probe_differences(probes[0][n], probes[1][n])
+    ]
 
 
 def _is_batch(value: Any) -> bool:
@@ -142,11 +145,11 @@ def _equal(one: Any, other: Any) -> bool:
     return one == other or (both and math.isnan(one) and math.isnan(other))
 
 
-def _words(name: str, there: Any, here: Any) -> str:
-    if all(isinstance(each, str) and _CHECKSUM.fullmatch(each) for each in (there, here)):
+def _difference(name: str, saved: Any, current: Any) -> str:
+    if all(isinstance(each, str) and _CHECKSUM.fullmatch(each) for each in (saved, current)):
         verb = "differ" if name.rpartition(".")[2] == "data" else "differs"
-        return f"{name} {verb} (checksum {there[:8]} there and {here[:8]} here)"
-    return f"{name} is {_shown(there)} there and {_shown(here)} here"
+        return f"{name} {verb} (checksum {saved[:8]} there and {current[:8]} here)"
+    return f"{name} is {_shown(saved)} there and {_shown(current)} here"
 
 
 def _shown(value: Any) -> str:
@@ -157,5 +160,5 @@ def _shown(value: Any) -> str:
 
 
 def json_digest(content: dict[str, Any]) -> str:
-    """What shows that a value of a JSON file has changed."""
+    """The digest of a JSON file's values, which shows whether they have changed."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

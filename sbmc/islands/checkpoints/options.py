@@ -1,4 +1,4 @@
-"""Where a run keeps its state and how often: what a user gives."""
+"""`sbmc.CheckpointAt`: where a run saves checkpoints, and how often."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ EVERY = 60.0
 
 @dataclass(frozen=True)
 class CheckpointAt:
-    """A folder for the state of a run, and how often it is written.
+    """A folder for the checkpoint of a run, and how often it is written.
 
     Args:
         path: a folder, which is made if it is missing; or a URL that fsspec reaches, such as
             "s3://bucket/run".
-        every: seconds of a batch of islands between two writes; 0 writes whenever it can.
+        every: seconds between two writes of a batch of islands; 0 writes every snapshot.
 
     Raises:
-        BadInput: the path is none, or `every` is negative.
+        BadInput: `path` is not a path, or `every` is negative.
 
     Example:
         >>> CheckpointAt("runs/first", every=5)
@@ -44,10 +44,10 @@ class CheckpointAt:
 
 
 def as_checkpoint(value: str | os.PathLike[str] | CheckpointAt | None) -> CheckpointAt | None:
-    """What the argument `checkpoint` means: a path alone is one with the usual interval.
+    """The settings that the argument `checkpoint` stands for; a path gets the default interval.
 
     Raises:
-        BadInput: it is none of the three.
+        BadInput: it is neither a path, nor settings, nor None.
 
     Example:
         >>> as_checkpoint("runs/first")

@@ -1,4 +1,4 @@
-"""What a pilot run has learned, as a file of the checkpoint."""
+"""Saves what a pilot run has learned, as a file of the checkpoint."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def write_pilot(store: Store, learned: Mapping[str, Any]) -> None:
 
 
 def read_pilot(store: Store, check: Callable[[Mapping[str, Any]], None]) -> dict[str, Any] | None:
-    """What `write_pilot` was given, with lists for tuples; None if there is no file.
+    """Read what `write_pilot` wrote, with lists for tuples; None if there is no file.
 
-    Earlier versions wrote no digest. Such a file is read if its values can be a pilot's.
+    Earlier versions wrote no digest. Such a file is read if its values pass `check`.
 
     Args:
         store: the checkpoint's folder.
-        check: raises a ValueError for values that cannot be a pilot's: `Sampler.check_learned`.
+        check: raises a ValueError for impossible values: `Sampler.check_learned`.
 
     Raises:
         BadInput: it is damaged.
@@ -59,9 +59,9 @@ def read_pilot(store: Store, check: Callable[[Mapping[str, Any]], None]) -> dict
 
 def _verified(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise ValueError(f"a {type(content).__name__} stands for an object")
-    given = content.pop("digest", None)
-    if given is not None and given != json_digest(content):
+        raise ValueError(f"a {type(content).__name__} instead of an object")
+    digest = content.pop("digest", None)
+    if digest is not None and digest != json_digest(content):
         raise ValueError("its contents have changed since it was written")
     for name in _COSTS:
         cost: Any = content.get(name)

@@ -1,4 +1,4 @@
-"""Finished islands as files: particles, weights and report."""
+"""Saves finished islands as files, with particles, weights and report."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sbmc.islands.checkpoints.store import ARGUMENT, Store
 from sbmc.islands.island import Island, IslandReport
 from sbmc.log import logger
 
-# The others, such as `failed` and `non-finite`, may end otherwise when they are run again: on a
-# machine with more memory, or when whatever broke is mended.
+# Islands with another outcome, such as `failed` and `non-finite`, may succeed when they are run
+# again: on a machine with more memory, or after a repair.
 FINAL = ("completed", "stuck", "step-limit")
 _EFFORT: dict[str, Any] = {"attempts": 1, "seconds": 0.0}
 _NAME = re.compile(r"island-(\d+)\.safetensors")
 
 
 def is_final(report: IslandReport) -> bool:
-    """Whether an island that ended like this is never run again.
+    """Whether an island with this outcome is never run again.
 
     Example:
         >>> [is_final(IslandReport(0, outcome)) for outcome in ("completed", "stuck", "failed")]
@@ -31,7 +31,7 @@ def is_final(report: IslandReport) -> bool:
 
 
 def island_name(index: int) -> str:
-    """The file of an island.
+    """The name of an island's file.
 
     Example:
         >>> island_name(3)
@@ -41,77 +41,79 @@ def island_name(index: int) -> str:
 
 
 def encode_island(island: Island) -> bytes:
-    """An island as bytes."""
+    """Encode an island as bytes."""
     held = {"positions": island.positions, "weights": island.weights}
     tensors = {name: tensor for name, tensor in held.items() if tensor is not None}
     return pack(tensors, {"kind": "island", "report": island.report.as_dict()})
 
 
 def decode_island(data: bytes) -> Island:
-    """The island that `encode_island` was given, with its tensors on the CPU.
+    """Decode what `encode_island` encoded, with the tensors on the CPU.
 
     Raises:
         Damaged: the bytes are not what was written.
-        BadInput: a later version wrote it, whose reports tell more.
+        BadInput: a later version of sbmc, whose reports have more fields, wrote it.
     """
     tensors, metadata = unpack(data)
     if metadata.get("kind") != "island":
-        raise Damaged("it is no island")
+        raise Damaged("it is not an island")
     report = metadata["report"]
-    known = {field.name for field in fields(IslandReport)}
-    more = ", ".join(sorted(set(report) - known))
+    fields_known = {field.name for field in fields(IslandReport)}
+    unknown = ", ".join(sorted(set(report) - fields_known))
     rule = "written by this version of sbmc or an earlier one"
-    require(not more, ARGUMENT, rule, Phrase(f"an island whose report has also {more}"))
+    require(not unknown, ARGUMENT, rule, Phrase(f"an island whose report has also {unknown}"))
     return Island(IslandReport(**report), tensors.get("positions"), tensors.get("weights"))
 
 
 def write_island(store: Store, island: Island) -> None:
-    """Write an island's file, unless the same is there or would be lost.
+    """Write an island's file, unless it exists with the same or with a final result.
 
-    An island that has ended for good stays as it is, whatever another attempt came to.
+    A final result is never replaced by that of another attempt.
 
     Raises:
         CheckpointError: it could not be written.
     """
     index = island.report.index
-    there = store.read(island_name(index))
-    if there is not None:
-        before = _read(store, index, there)
+    saved = store.read(island_name(index))
+    if saved is not None:
+        before = _read(store, index, saved)
         if before is not None and _alike(before, island):
             return
         if before is not None and is_final(before.report):
             ends = before.report.outcome, island.report.outcome
-            words = "island %d had ended (%s), and another attempt ended otherwise (%s): %s stays"
-            logger.warning(words, index, *ends, store.where(island_name(index)))
+            message = (
+                "island %d had ended (%s), and another attempt differs (%s): %s is not replaced"
+            )
+            logger.warning(message, index, *ends, store.where(island_name(index)))
             return
     store.write(island_name(index), encode_island(island))
 
 
 def read_islands(store: Store, *, skip: Collection[int] = ()) -> dict[int, Island]:
-    """All islands that have a file, by number; a damaged file is reported and counts as not there.
+    """Read all islands that have a file, by number. A damaged file is reported and skipped.
 
     Args:
-        store: where they are.
-        skip: numbers of those that are not wanted.
+        store: the checkpoint's folder.
+        skip: the numbers of islands that are not read.
 
     Raises:
         BadInput: a later version wrote one of them.
-        CheckpointError: a file is there and cannot be read.
+        CheckpointError: a file exists and cannot be read.
     """
     islands = {}
     for name in store.names("island-"):
-        found = _NAME.fullmatch(name)
-        if found is None or int(found[1]) in skip:
+        match = _NAME.fullmatch(name)
+        if match is None or int(match[1]) in skip:
             continue
         data = store.read(name)
-        island = None if data is None else _read(store, int(found[1]), data)
+        island = None if data is None else _read(store, int(match[1]), data)
         if island is not None:
-            islands[int(found[1])] = island
+            islands[int(match[1])] = island
     return islands
 
 
 def _alike(one: Island, other: Island) -> bool:
-    """Whether two attempts came to the same bits, whatever time they took."""
+    """Whether two attempts gave the same bits, whatever time they took."""
     plain = [replace(each, report=replace(each.report, **_EFFORT)) for each in (one, other)]
     return same(encode_island(plain[0]), encode_island(plain[1]))
 

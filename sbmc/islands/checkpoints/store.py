@@ -1,4 +1,4 @@
-"""A folder of small files that appear whole or not at all, on a disk or behind a URL."""
+"""A folder of small files, on a disk or behind a URL, that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import Phrase, require
-from sbmc.storage.files import CheckpointError, put_in_place
+from sbmc.storage.files import CheckpointError, move_into_place
 
 ARGUMENT = "checkpoint"
 WRITABLE = "a folder that can be written to"
-# The file that keeps a second run away: see `lock.py`.
+# The file that excludes a second run: see `lock.py`.
 LOCK = ".lock"
-# A writer needs seconds: what is older was left by one that died.
+# Writing takes seconds: an older temporary file was left by a process that died.
 LEFT_BEHIND = 3600.0
 
 
 class Store(ABC):
-    """A folder. Values of this kind can be sent to other processes."""
+    """A folder, as a value that can be sent to other processes."""
 
     def read(self, name: str) -> bytes | None:
         """A file's contents; None if there is no such file.
 
         Raises:
-            CheckpointError: it is there and cannot be read.
+            CheckpointError: it exists and cannot be read.
         """
         try:
             return self._read(name)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            words = f"{self.where(name)!r} could not be read ({error})"
-            raise CheckpointError(f"The checkpoint's file {words}.") from error
+            cause = f"{self.where(name)!r} could not be read ({error})"
+            raise CheckpointError(f"The checkpoint's file {cause}.") from error
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file under a temporary name and rename it: readers see the old one or the new.
 
         Raises:
-            CheckpointError: it could not be written. What had that name before is still there.
+            CheckpointError: it could not be written. The file that had that name is unchanged.
         """
         temporary = f".{name}.{os.getpid()}.{secrets.token_hex(4)}.part"
         try:
@@ -61,7 +61,7 @@ class Store(ABC):
             ) from error
 
     def names(self, prefix: str = "") -> list[str]:
-        """What the folder holds, sorted, without the temporary files of writers that died."""
+        """The names of the files, sorted, without temporary ones."""
         return sorted(
             name
             for name in self._listed()
@@ -71,26 +71,26 @@ class Store(ABC):
     def sweep(self, age: float = LEFT_BEHIND) -> None:
         """Remove temporary files that were written more than `age` seconds ago."""
         for name in filter(_is_temporary, self._listed()):
-            # Another run may have swept it meanwhile, and not every store knows its files' times.
+            # Another run may have removed it meanwhile, and not every store has times of files.
             with contextlib.suppress(OSError, NotImplementedError):
                 if time.time() - self._changed(name) > age:
                     self.remove(name)
 
     def probe(self, needed: int = 0, staying: Collection[str] = ()) -> None:
-        """Find out before a run whether it could write: make the folder, write a file, remove it.
+        """Check before a run that it can write: make the folder, write a file, and remove it.
 
         Args:
-            needed: bytes that the run will need, with what the folder holds already.
-                Only the disks of this machine are asked.
-            staying: names of files that the run will leave as they are: the bytes that are needed
-                come on top of those.
+            needed: bytes that the run will need, including files that it will write again.
+                This is checked on local disks only.
+            staying: names of files that the run will not change; `needed` does not include them.
 
         Raises:
             BadInput: the folder cannot be made or written to, or has too little space.
         """
         try:
             self._make()
-            # Named like a temporary file, so that a run killed here leaves an empty folder.
+            # It has the name of a temporary file, so that a run that is killed here leaves an empty
+            # folder.
             name = f".probe.{secrets.token_hex(4)}.part"
             self.write(name, b"sbmc")
             self.remove(name)
@@ -133,7 +133,7 @@ class Store(ABC):
 class LocalStore(Store):
     """A folder on a disk of this machine, or one that it has mounted."""
 
-    folder: str  # absolute: workers may run elsewhere
+    folder: str  # absolute, since workers may run in another folder
 
     def where(self, name: str = "") -> str:  # noqa: D102
         return os.path.join(self.folder, name) if name else self.folder
@@ -147,7 +147,7 @@ class LocalStore(Store):
     def _put(self, temporary: str, name: str, data: bytes) -> None:
         with open(self.where(temporary), "xb") as file:
             file.write(data)
-        put_in_place(self.where(temporary), self.where(name))
+        move_into_place(self.where(temporary), self.where(name))
 
     def _listed(self) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -160,21 +160,21 @@ class LocalStore(Store):
         os.makedirs(self.folder, exist_ok=True)
 
     def _space(self, staying: Collection[str]) -> int:
-        """Bytes that are free, or taken by files of this folder that may be written again."""
-        own = 0
+        """Bytes that are free, and those of files in this folder that may be written again."""
+        rewritable = 0
         for entry in os.scandir(self.folder):
             with contextlib.suppress(FileNotFoundError):
                 counts = entry.is_file() and entry.name not in staying
-                own += entry.stat().st_size if counts else 0
-        return shutil.disk_usage(self.folder).free + own
+                rewritable += entry.stat().st_size if counts else 0
+        return shutil.disk_usage(self.folder).free + rewritable
 
 
 @dataclass(frozen=True)
 class FsspecStore(Store):
-    """A folder behind a URL, by fsspec: S3, Google Cloud, SFTP, HDFS and whatever it has.
+    """A folder behind a URL, by fsspec: S3, Google Cloud, SFTP, HDFS and others.
 
-    A file is renamed by the other side's own means. Object stores do that by a copy, which appears
-    whole there.
+    The remote file system renames a file. Object stores do that by a copy, which becomes visible
+    when it is complete.
     """
 
     url: str
@@ -203,7 +203,7 @@ class FsspecStore(Store):
 
     def _listed(self) -> Iterator[str]:
         system, folder = self._at("")
-        system.invalidate_cache(folder)  # other processes write here as well
+        system.invalidate_cache(folder)  # other processes may have written files
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for path in system.ls(folder, detail=False):
                 yield path.rstrip("/").rpartition("/")[2]
@@ -239,14 +239,14 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         rule = "a path, or a URL of a file system that fsspec reaches"
         require(False, ARGUMENT, rule, Phrase(f"{text!r} ({error})"))
     protocol = system.protocol
-    # The disk's own store also waits until the bytes are on the disk.
+    # `LocalStore` also waits until the bytes are on the disk.
     if "file" in ((protocol,) if isinstance(protocol, str) else protocol):
         return LocalStore(os.path.abspath(folder))
     return FsspecStore(text)
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """Who answers for a URL, and the path that he knows it by."""
+    """The file system of a URL, and the path in it."""
     from fsspec.core import url_to_fs
 
     return url_to_fs(url)
@@ -257,7 +257,7 @@ def _is_temporary(name: str) -> bool:
 
 
 def _size(count: int) -> str:
-    """Bytes in words.
+    """Format a number of bytes for people to read.
 
     Example:
         >>> _size(999), _size(1_234_000), _size(25_000_000_000)

@@ -1,7 +1,7 @@
-"""Who runs the islands: this process, others of this machine, a Ray cluster, or a pool of yours."""
+"""Executors run the islands: in this process, in others, on a Ray cluster, or in your own pool."""
 
 from sbmc.islands.executors.choice import as_executor, executors
-from sbmc.islands.executors.contract import Done, Executor, Session, Tell
+from sbmc.islands.executors.contract import Done, Executor, ProgressCallback, Session
 from sbmc.islands.executors.futures import Futures
 from sbmc.islands.executors.in_process import InProcess
 from sbmc.islands.executors.processes import Processes
@@ -13,9 +13,9 @@ __all__ = [
     "Futures",
     "InProcess",
     "Processes",
+    "ProgressCallback",
     "Ray",
     "Session",
-    "Tell",
     "as_executor",
     "executors",
 ]

@@ -1,4 +1,4 @@
-"""From what a user gives as `executor` to the settings of one."""
+"""Turns the argument `executor` into the settings of an executor."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from sbmc.islands.executors.futures import Futures
 
 @cache
 def executors() -> dict[str, type[Executor]]:
-    """Find every executor in `sbmc.islands.executors`: a file that is added there is found as well.
+    """Find every executor in `sbmc.islands.executors`, including files that are added there.
 
     Returns:
-        The settings classes that need nothing but a name, by their names.
+        The settings classes that need no arguments, by their names.
 
     Example:
         >>> list(executors())
         ['in-process', 'processes', 'ray']
     """
-    found: dict[str, type[Executor]] = {}
+    by_name: dict[str, type[Executor]] = {}
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{__package__}."):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, Executor) and _needs_no_more(value):
-                found[value.name] = value
-    return dict(sorted(found.items()))
+                by_name[value.name] = value
+    return dict(sorted(by_name.items()))
 
 
 def _needs_no_more(settings: Any) -> bool:
-    """Whether settings can be made from a name: they are a dataclass with a default for each."""
+    """Whether settings can be made from a name alone: every field has a default."""
     missing = dataclasses.MISSING
     return dataclasses.is_dataclass(settings) and all(
         field.default is not missing or field.default_factory is not missing
@@ -44,19 +44,19 @@ def _needs_no_more(settings: Any) -> bool:
 
 
 def as_executor(value: Any, workers: int | None = None, address: str | None = None) -> Executor:
-    """What the argument `executor` means.
+    """The settings that the argument `executor` stands for.
 
     Args:
-        value: a name; settings; any `concurrent.futures.Executor`; or None, which is in process
-            unless `workers`, which means processes, or `address`, which means Ray, is given.
-        workers: how many; for a name.
-        address: of a cluster; for a name.
+        value: a name; settings; any `concurrent.futures.Executor`; or None, which means in process
+            unless `workers` (processes) or `address` (Ray) is given.
+        workers: how many workers, if `value` is a name.
+        address: the address of a cluster, if `value` is a name.
 
     Returns:
         The settings.
 
     Raises:
-        BadInput: it is something else; or that executor has no such setting.
+        BadInput: it is something else, or that executor does not have such a setting.
 
     Example:
         >>> as_executor("processes", workers=4)
@@ -75,7 +75,7 @@ def as_executor(value: Any, workers: int | None = None, address: str | None = No
         value = "ray" if address is not None else "processes" if workers is not None else None
     if not isinstance(value, str | None):
         for name, setting in given.items():
-            require(False, name, "left out where `executor` is no name", setting)
+            require(False, name, "left out unless `executor` is a name", setting)
         if isinstance(value, FuturesExecutor):
             return Futures(value)
         rule = "a name, settings such as sbmc.Processes(), or a concurrent.futures.Executor"

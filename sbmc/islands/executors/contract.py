@@ -1,7 +1,7 @@
-"""What the driver asks of an executor, and what every worker does with a batch.
+"""The interface of an executor, and what every worker does with a batch.
 
-A new executor is one file in this folder: a frozen dataclass of settings, made from `Executor`, and
-its `Session`. Nothing else has to be told of it.
+A new executor is one file in this folder: a frozen dataclass of settings, derived from `Executor`,
+and its `Session`. No other file has to be changed.
 """
 
 from __future__ import annotations
@@ -17,36 +17,38 @@ import torch
 
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped, is_final
 from sbmc.islands.island import Island
-from sbmc.islands.work import Batch, progress_of
+from sbmc.islands.job import Batch, progress_of
 from sbmc.samplers.snapshot import NO_CHECKPOINTS
 
 if TYPE_CHECKING:
-    from sbmc.islands.work import Work
+    from sbmc.islands.job import Job
 
-# A display needs no more news than this, and news from afar have a price.
-TELL_INTERVAL = 0.5
-# What workers get, once they are asked to stop, to write down where they are.
+# Seconds between two progress messages of a batch: a display needs no more, and messages from other
+# machines have a cost.
+PROGRESS_INTERVAL = 0.5
+# Seconds that workers have to save their snapshots when they are asked to stop.
 GRACE = 10.0
 
 
 class WorkerLost(RuntimeError):
-    """A worker died, or what it had to tell was lost on its way."""
+    """A worker died, or its result was lost on the way."""
 
 
-# (batch, what `progress_of` gives): called in the process of the driver
-Tell = Callable[[Batch, dict[str, Any]], None]
+# (batch, what `progress_of` returns) -> None; called in the process of the scheduler
+ProgressCallback = Callable[[Batch, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Done:
-    """How a batch ended: with islands or with an error.
+    """How a batch ended: with islands, or with an error.
 
     Attributes:
         batch: the numbers of its islands.
-        islands: what came of them.
-        error: what the work raised, or how the worker was lost; `Stopped` if it was asked to.
-        lost: the worker died (killed, out of memory, its machine gone); the work itself is not to
-            blame, as far as anyone knows.
+        islands: the islands, with their results.
+        error: the error that the computation raised, or how the worker was lost; `Stopped` if it
+            was asked to stop.
+        lost: whether the worker died (killed, out of memory, its machine gone), so that the
+            computation itself may be all right.
     """
 
     batch: Batch
@@ -56,40 +58,40 @@ class Done:
 
 
 class Session:
-    """Workers that are set to work: a context manager that leaves none of them behind.
+    """Running workers, as a context manager that ends all of them.
 
     Attributes:
-        window: how many batches may be under way at a time; the driver holds back the others.
+        window: how many batches may be submitted at a time; the scheduler holds back the others.
     """
 
     window: int = 1
 
     def submit(self, batch: Batch) -> None:
-        """Have a batch run as soon as a worker is free."""
+        """Run a batch as soon as a worker is free."""
         raise NotImplementedError
 
     def wait(self, timeout: float) -> list[Done]:
-        """Wait until a batch has ended, and hand on the news of the others.
+        """Wait until a batch has ended, and report the progress of the others.
 
         Args:
-            timeout: seconds after which to come back in any case. An executor that runs batches
-                in this process comes back when one has ended.
+            timeout: seconds after which to return in any case. An executor that runs batches
+                in this process returns when one has ended.
 
         Returns:
-            What has ended; maybe nothing.
+            The batches that have ended; there may be none.
         """
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Ask all workers to write down where they are and to end.
+        """Ask all workers to save their snapshots and to end.
 
-        It only takes note, so that a signal handler can call it; `wait` does what follows, and
-        gives every batch back within `GRACE` seconds, with `Stopped` or as lost.
+        This method only sets a flag, so that a signal handler can call it. After that, `wait`
+        returns every batch within `GRACE` seconds, with `Stopped` or as lost.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """End all workers, whatever they do, and give everything back."""
+        """End all workers at once, and free all resources."""
 
     def __enter__(self) -> Session:
         return self
@@ -104,14 +106,14 @@ class Session:
 
 
 class Executor:
-    """Settings of a way to run batches: a frozen dataclass, which refuses nonsense when it is made.
+    """Settings of an executor: a frozen dataclass that checks its values when it is made.
 
     Attributes:
-        name: by which a user can ask for it.
-        summary: what it is, in one line of plain words.
+        name: the name by which a user can choose it.
+        summary: what it is, in one line.
         folds: whether islands are folded into batches; otherwise each is a batch of its own.
-        fold: most positions of a batch, by rule if None.
-        workers: how many batches run at a time; None leaves that to where they run.
+        fold: the largest number of positions in a batch, by rule if None.
+        workers: how many batches run at a time; None if the pool or the cluster decides.
     """
 
     name: ClassVar[str]
@@ -125,19 +127,21 @@ class Executor:
         """Threads that torch may use for a batch."""
         return torch.get_num_threads()
 
-    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
-        """Set workers to work.
+    def open(
+        self, job: Job, checkpoint_files: CheckpointFiles | None, report_progress: ProgressCallback
+    ) -> Session:
+        """Start a session.
 
         Args:
-            work: what they are to do; sent to each of them once.
-            checkpoint_files: where batches write down their snapshots, if there is a checkpoint.
-            tell: to be called in this process with the news.
+            job: what the islands need to run; it is sent to every worker once.
+            checkpoint_files: where batches save their snapshots, if there is a checkpoint.
+            report_progress: a callback, to be called in this process.
 
         Returns:
-            The session; it is to be closed.
+            The session, which the caller has to close.
 
         Raises:
-            BadInput: the work cannot be sent to them, or they cannot be reached.
+            BadInput: the job cannot be sent to the workers, or they cannot be reached.
         """
         raise NotImplementedError
 
@@ -150,57 +154,57 @@ def available_cores() -> int:
 
 
 def run_in_worker(
-    work: Work,
+    job: Job,
     batch: Batch,
     checkpoint_files: CheckpointFiles | None,
-    tell: Tell,
+    report_progress: ProgressCallback,
     stop: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Island]:
-    """Run a batch from where it was left, if it was, and keep what comes of it.
+    """Run a batch, from its snapshot if there is one, and save its results.
 
     Args:
-        work: what to do.
-        batch: numbers of the islands.
-        checkpoint_files: where snapshots and results are kept; None keeps nothing.
-        tell: hears of progress, at most twice a second, and of the end.
-        stop: whether to stop; asked often.
+        job: what the islands need to run.
+        batch: the numbers of the islands.
+        checkpoint_files: where snapshots and results are saved; None saves nothing.
+        report_progress: called at most twice a second, and at the end.
+        stop: returns whether to stop; it is called often.
         clock: gives seconds.
 
     Returns:
         The islands.
 
     Raises:
-        Stopped: `stop` said so.
+        Stopped: `stop` returned True.
         CheckpointError: a snapshot or a result could not be written.
         Exception: whatever the likelihood raises.
     """
-    each, unit = work.measure()
+    each, unit = job.progress_unit()
     newest: list[Any] = []
-    last = -TELL_INTERVAL
+    last = -PROGRESS_INTERVAL
 
     def report(runs: list[Any]) -> None:
         nonlocal newest, last
-        # A checkpointer that writes stops by itself, at its next snapshot.
+        # A checkpointer that saves stops the run itself, at its next snapshot.
         if checkpointer is NO_CHECKPOINTS and stop():
             raise Stopped("stopped")
         newest = runs
-        if clock() - last >= TELL_INTERVAL:
+        if clock() - last >= PROGRESS_INTERVAL:
             last = clock()
             newest = []
-            tell(batch, progress_of(runs, unit, each))
+            report_progress(batch, progress_of(runs, unit, each))
 
     checkpointer = (
         NO_CHECKPOINTS if checkpoint_files is None else checkpoint_files.checkpointer(batch, stop)
     )
     if checkpoint_files is not None:
         checkpointer.begin()  # type: ignore[attr-defined]
-    islands = work.run(batch, report, checkpointer)
+    islands = job.run(batch, report, checkpointer)
     if newest:
-        tell(batch, progress_of(newest, unit, each))
+        report_progress(batch, progress_of(newest, unit, each))
     if checkpoint_files is not None:
-        checkpoint_files.keep(islands)
-        # An island alone that has failed may go on from its snapshot when it is tried again.
+        checkpoint_files.save_islands(islands)
+        # A single island that failed may continue from its snapshot when it is tried again.
         if len(batch) > 1 or is_final(islands[0].report):
             checkpointer.finish()  # type: ignore[attr-defined]
     return islands

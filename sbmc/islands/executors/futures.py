@@ -15,33 +15,41 @@ import torch
 
 from sbmc.checks import is_whole, require
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
-from sbmc.islands.executors.contract import GRACE, TELL_INTERVAL, Done, Executor, Session, Tell
-from sbmc.islands.executors.sending import as_done, attempt, digest_of, pack_work
-from sbmc.islands.work import Batch
+from sbmc.islands.executors.contract import (
+    GRACE,
+    PROGRESS_INTERVAL,
+    Done,
+    Executor,
+    ProgressCallback,
+    Session,
+)
+from sbmc.islands.executors.serialization import as_done, attempt, digest_of, pack_job
+from sbmc.islands.job import Batch
 
 if TYPE_CHECKING:
-    from sbmc.islands.work import Work
+    from sbmc.islands.job import Job
 
-# Batches that are handed to a pool of which it is not known how many it runs at a time.
+# Batches that are submitted to a pool that does not say how many it runs at a time.
 _WINDOW = 64
 
 
 @dataclass(frozen=True)
 class Futures(Executor):
-    """Run every island as a task of a pool that you have made, and that stays yours.
+    """Run every island as a task of a pool that you have made and that you close yourself.
 
-    Such as `ProcessPoolExecutor`, `ThreadPoolExecutor`, Dask's `client.get_executor()` and
-    `mpi4py.futures.MPIPoolExecutor`. The work travels with every task, since a pool has no other
-    way; it is unpacked once in each of its processes, whose threads take turns with a model that is
-    not evaluated on the fused path. Progress is heard of when islands end.
+    Examples are `ProcessPoolExecutor`, `ThreadPoolExecutor`, Dask's `client.get_executor()` and
+    `mpi4py.futures.MPIPoolExecutor`. The job is sent with every task, since a pool offers no other
+    way. It is unpacked once in each process. The threads of a process take turns with a model that
+    is not evaluated on the fused path. Progress is shown when islands end.
 
     Args:
         executor: the pool.
-        threads: that torch may use for an island: by default 1, but in a `ThreadPoolExecutor` as
-            many as it does, since all threads of a process share that number.
+        threads: how many threads torch may use for an island: by default 1, but in a
+            `ThreadPoolExecutor` as many as torch uses now, since all threads of a process share
+            that number.
 
     Raises:
-        BadInput: it is no pool, or `threads` is not positive.
+        BadInput: `executor` is not a pool, or `threads` is not positive.
 
     Example:
         >>> with cf.ThreadPoolExecutor(2) as pool:
@@ -63,7 +71,7 @@ class Futures(Executor):
 
     @property
     def workers(self) -> int | None:  # type: ignore[override]
-        """How many batches the pool runs at a time, if it says so."""
+        """How many batches the pool runs at a time, if it reports that."""
         return getattr(self.executor, "_max_workers", None)
 
     @property
@@ -73,10 +81,12 @@ class Futures(Executor):
             return torch.get_num_threads()
         return self.threads or 1
 
-    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
-        """Pack the work."""
+    def open(
+        self, job: Job, checkpoint_files: CheckpointFiles | None, report_progress: ProgressCallback
+    ) -> Session:
+        """Pack the job."""
         window = 2 * self.workers if self.workers else _WINDOW
-        return _Session(self.executor, pack_work(work, checkpoint_files), window)
+        return _Session(self.executor, pack_job(job, checkpoint_files), window)
 
 
 class _Session(Session):
@@ -84,7 +94,7 @@ class _Session(Session):
         self.window = window
         self._pool, self._payload = pool, payload
         self._digest = digest_of(payload)
-        # Tasks on this machine go on for as long as this folder is there.
+        # Tasks on this machine run for as long as this folder exists.
         self._token = tempfile.mkdtemp(prefix="sbmc-")
         self._under_way: dict[cf.Future, Batch] = {}
         self._stopping = False
@@ -96,20 +106,20 @@ class _Session(Session):
             future = self._pool.submit(_task, self._payload, self._digest, batch, token)
         except RuntimeError as error:  # BrokenExecutor is one, and so is a pool that was shut down
             raise RuntimeError(
-                f"the pool that was given as `executor` takes no more work ({error}). It is yours, "
-                "and cannot be made again here; with a checkpoint, the run can go on in a new one."
+                f"the pool that was given as `executor` accepts no more tasks ({error}), and sbmc "
+                "cannot make it again; with a checkpoint, the run can continue in a new pool."
             ) from error
         self._under_way[future] = batch
 
     def wait(self, timeout: float) -> list[Done]:
         if self._stopping and self._deadline is None:
             self._deadline = time.monotonic() + GRACE
-            self._call_off()
-        ended, others = cf.wait(self._under_way, timeout, cf.FIRST_COMPLETED)
+            self._cancel_all()
+        ended, unfinished = cf.wait(self._under_way, timeout, cf.FIRST_COMPLETED)
         done = [self._done(future, self._under_way.pop(future)) for future in ended]
         if self._deadline is not None and time.monotonic() > self._deadline:
-            words = "it did not stop, and its pool can end it only as a whole"
-            done += [Done(self._under_way.pop(f), error=RuntimeError(words)) for f in others]
+            message = "it did not stop, and a pool cannot end a single task"
+            done += [Done(self._under_way.pop(f), error=RuntimeError(message)) for f in unfinished]
         return done
 
     def _done(self, future: cf.Future, batch: Batch) -> Done:
@@ -120,10 +130,10 @@ class _Session(Session):
             return as_done(batch, future.result())
         if isinstance(error, KeyboardInterrupt):  # Ctrl-C reaches the processes of a pool, too
             return Done(batch, error=Stopped("stopped"))
-        # The task itself raises nothing: the pool has lost its worker.
+        # The task itself never raises an error, so the pool has lost its worker.
         return Done(batch, error=error, lost=True)
 
-    def _call_off(self) -> None:
+    def _cancel_all(self) -> None:
         shutil.rmtree(self._token, ignore_errors=True)
         for future in self._under_way:
             future.cancel()
@@ -132,19 +142,19 @@ class _Session(Session):
         self._stopping = True
 
     def close(self) -> None:
-        self._call_off()
+        self._cancel_all()
 
 
 def _task(payload: bytes, digest: str, batch: Batch, token: tuple[str, str]) -> bytes:
-    """What the pool runs."""
+    """The function that the pool runs."""
     host, folder = token
-    here = socket.gethostname() == host
-    last, gone = time.monotonic(), False
+    same_machine = socket.gethostname() == host
+    last, stopping = time.monotonic(), False
 
     def stop() -> bool:
-        nonlocal last, gone
-        if here and not gone and time.monotonic() - last >= TELL_INTERVAL:
-            last, gone = time.monotonic(), not os.path.isdir(folder)
-        return gone
+        nonlocal last, stopping
+        if same_machine and not stopping and time.monotonic() - last >= PROGRESS_INTERVAL:
+            last, stopping = time.monotonic(), not os.path.isdir(folder)
+        return stopping
 
     return attempt(payload, digest, batch, lambda batch, fields: None, stop)

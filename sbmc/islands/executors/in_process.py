@@ -1,4 +1,4 @@
-"""This process: islands folded into batches that fit, one batch after the other."""
+"""Runs the islands in this process, folded into batches, one batch after the other."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 
 from sbmc.checks import is_whole, require
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
-from sbmc.islands.executors.contract import Done, Executor, Session, Tell, run_in_worker
-from sbmc.islands.work import Batch
+from sbmc.islands.executors.contract import Done, Executor, ProgressCallback, Session, run_in_worker
+from sbmc.islands.job import Batch
 
 if TYPE_CHECKING:
-    from sbmc.islands.work import Work
+    from sbmc.islands.job import Job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +22,12 @@ class InProcess(Executor):
     """Run the islands in this process.
 
     Args:
-        fold: most positions of one batch, by rule if not given; with 1 every island is a batch of
-            its own, as it is in all other executors.
-        threads: that torch may use; as many as it does if not given.
+        fold: the largest number of positions in one batch, by rule if not given; with 1 every
+            island is a batch of its own, as it is in all other executors.
+        threads: how many threads torch may use; their number is not changed if not given.
 
     Raises:
-        BadInput: one of them is not positive.
+        BadInput: a value is not positive.
 
     Example:
         >>> InProcess(fold=0)
@@ -52,14 +52,22 @@ class InProcess(Executor):
         """Threads that torch may use for a batch."""
         return torch.get_num_threads() if self.threads is None else self.threads
 
-    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
-        """Nothing is to be started."""
-        return _Session(work, checkpoint_files, tell)
+    def open(
+        self, job: Job, checkpoint_files: CheckpointFiles | None, report_progress: ProgressCallback
+    ) -> Session:
+        """Start a session; there are no workers to start."""
+        return _Session(job, checkpoint_files, report_progress)
 
 
 class _Session(Session):
-    def __init__(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> None:
-        self._work, self._checkpoint_files, self._tell = work, checkpoint_files, tell
+    def __init__(
+        self, job: Job, checkpoint_files: CheckpointFiles | None, report_progress: ProgressCallback
+    ) -> None:
+        self._job, self._checkpoint_files, self._report_progress = (
+            job,
+            checkpoint_files,
+            report_progress,
+        )
         self._waiting: deque[Batch] = deque()
         self._stopping = False
 
@@ -74,9 +82,13 @@ class _Session(Session):
             return [Done(batch, error=Stopped("stopped before it began"))]
         try:
             islands = run_in_worker(
-                self._work, batch, self._checkpoint_files, self._tell, lambda: self._stopping
+                self._job,
+                batch,
+                self._checkpoint_files,
+                self._report_progress,
+                lambda: self._stopping,
             )
-        # Ctrl-C itself passes.
+        # A KeyboardInterrupt by Ctrl-C is not caught.
         except (Exception, Stopped) as error:
             return [Done(batch, error=error)]
         return [Done(batch, islands)]

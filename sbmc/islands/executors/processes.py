@@ -1,4 +1,4 @@
-"""Processes of this machine: workers that are started for a run and end with it."""
+"""Runs islands in worker processes of this machine, which are started for a run and end with it."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from sbmc.islands.executors.contract import (
     GRACE,
     Done,
     Executor,
+    ProgressCallback,
     Session,
-    Tell,
     WorkerLost,
     available_cores,
 )
-from sbmc.islands.executors.frames import receive, send
-from sbmc.islands.executors.sending import as_done, digest_of, pack_work
-from sbmc.islands.work import Batch
+from sbmc.islands.executors.pipe_messages import receive, send
+from sbmc.islands.executors.serialization import as_done, digest_of, pack_job
+from sbmc.islands.job import Batch
 from sbmc.log import logger
 
 if TYPE_CHECKING:
-    from sbmc.islands.work import Work
+    from sbmc.islands.job import Job
 
-# The parent's path comes first and alone: the folder that a worker happens to start in may hold
-# files that hide others.
+# A worker gets exactly the parent's search path: the folder in which it starts may hold files that
+# hide other modules.
 _BEGIN = (
     "import sys; sys.path[:] = sys.argv[2:]; "
     "from sbmc.islands.executors.worker import main; main(int(sys.argv[1]))"
 )
 _THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
-# Workers in a row that died before they could begin: the next ones would, too. Where some have
-# begun before, it is rather bad luck, and more of it has patience.
-_STILLBORN, _UNLUCKY = 3, 10
+# If so many workers in a row die before they are ready, the run fails, since the next ones would
+# die too. If some workers have started well before, more failures are allowed.
+_MOST_FAILED_STARTS, _MOST_FAILED_STARTS_LATER = 3, 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Processes(Executor):
     """Run every island in a process of this machine.
 
-    Models, data and likelihoods are sent to each worker once. Those that were defined in a script,
-    a notebook or a lambda are sent whole, and a script needs no `if __name__ == "__main__"`.
+    Models, data and likelihoods are sent to each worker once. Code that was defined in a script, a
+    notebook or a lambda is sent along, and a script needs no `if __name__ == "__main__"`.
 
     Args:
         workers: how many processes; one for each core if not given.
-        threads: that torch may use in each; by default, so many that the cores are shared out.
+        threads: how many threads torch may use in each; by default the cores are divided evenly.
 
     Raises:
-        BadInput: one of them is not positive.
+        BadInput: a value is not positive.
 
     Example:
         >>> Processes(workers=2).workers
@@ -84,17 +84,21 @@ class Processes(Executor):
         cores = available_cores()
         return self.threads or max(1, cores // (self.workers or cores))
 
-    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
-        """Pack the work; workers are started as batches come."""
-        threads = self.threads_each if work.threads is None else work.threads
-        payload = pack_work(work, checkpoint_files)
-        return _Session(payload, self.workers or available_cores(), threads, tell)
+    def open(
+        self, job: Job, checkpoint_files: CheckpointFiles | None, report_progress: ProgressCallback
+    ) -> Session:
+        """Pack the job; workers are started when batches are submitted."""
+        threads = self.threads_each if job.threads is None else job.threads
+        payload = pack_job(job, checkpoint_files)
+        return _Session(payload, self.workers or available_cores(), threads, report_progress)
 
 
 class _Worker:
-    """A process, and a thread that hands on what it says."""
+    """A worker process, and a thread that puts its messages into a queue."""
 
-    def __init__(self, payload: tuple[bytes, str], threads: int, news: queue.SimpleQueue) -> None:
+    def __init__(
+        self, payload: tuple[bytes, str], threads: int, messages: queue.SimpleQueue
+    ) -> None:
         limits = {f"{name}_NUM_THREADS": str(threads) for name in _THREADS}
         paths = [path or os.getcwd() for path in sys.path]
         self.process = subprocess.Popen(
@@ -102,31 +106,32 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **limits},
-            start_new_session=True,  # Ctrl-C is for the driver to answer
+            start_new_session=True,  # Ctrl-C goes to the parent alone
         )
         self.batch: Batch | None = None
         self.ready = False
-        self._thread = threading.Thread(target=self._listen, args=(payload, news), daemon=True)
+        self._thread = threading.Thread(target=self._listen, args=(payload, messages), daemon=True)
         self._thread.start()
 
-    def _listen(self, payload: tuple[bytes, str], news: queue.SimpleQueue) -> None:
+    def _listen(self, payload: tuple[bytes, str], messages: queue.SimpleQueue) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            # Here, since a worker needs seconds to begin reading, and others are to begin too.
+            # In this thread, since a worker needs seconds to start reading, and other workers have
+            # to be started meanwhile.
             send(self.process.stdin, payload)
             while True:
-                news.put((self, *receive(self.process.stdout)))
+                messages.put((self, *receive(self.process.stdout)))
         except (EOFError, OSError, ValueError):
-            news.put((self, "gone", None))
+            messages.put((self, "gone", None))
 
-    def say(self, kind: str, value: Any = None) -> None:
+    def send_message(self, kind: str, value: Any = None) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(OSError):  # it has died, and its thread will say so
+        with contextlib.suppress(OSError):  # it has died, and its thread will report that
             send(self.process.stdin, (kind, value))
 
     def end(self) -> int:
-        """Kill it, with whatever it has started, and wait until it is gone."""
+        """Kill the process and those that it has started, and wait until it has ended."""
         if hasattr(os, "killpg"):
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -141,30 +146,32 @@ class _Worker:
 
 
 class _Session(Session):
-    def __init__(self, payload: bytes, workers: int, threads: int, tell: Tell) -> None:
+    def __init__(
+        self, payload: bytes, workers: int, threads: int, report_progress: ProgressCallback
+    ) -> None:
         self.window = workers
         self._payload = payload, digest_of(payload)
-        self._threads, self._tell = threads, tell
-        self._news: queue.SimpleQueue[tuple[_Worker, str, Any]] = queue.SimpleQueue()
+        self._threads, self._report_progress = threads, report_progress
+        self._messages: queue.SimpleQueue[tuple[_Worker, str, Any]] = queue.SimpleQueue()
         self._workers: list[_Worker] = []
         self._waiting: deque[Batch] = deque()
-        self._stillborn = 0
+        self._failed_starts = 0
         self._some_began = False
         self._stopping = False
         self._deadline: float | None = None
 
     def submit(self, batch: Batch) -> None:
         self._waiting.append(batch)
-        self._hand_out()
+        self._assign()
 
-    def _hand_out(self) -> None:
+    def _assign(self) -> None:
         for worker in self._workers:
             if self._waiting and worker.batch is None:
                 worker.batch = self._waiting.popleft()
                 if worker.ready:
-                    worker.say("run", worker.batch)
+                    worker.send_message("run", worker.batch)
         while self._waiting and len(self._workers) < self.window:
-            worker = _Worker(self._payload, self._threads, self._news)
+            worker = _Worker(self._payload, self._threads, self._messages)
             worker.batch = self._waiting.popleft()
             self._workers.append(worker)
 
@@ -177,44 +184,46 @@ class _Session(Session):
                 worker.process.kill()
         while True:
             try:
-                worker, kind, value = self._news.get(timeout=max(0.0, until - time.monotonic()))
+                worker, kind, value = self._messages.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 return []
-            done = self._heard(worker, kind, value)
+            done = self._on_message(worker, kind, value)
             if done is not None:
-                self._hand_out()
+                self._assign()
                 return [done]
 
-    def _heard(self, worker: _Worker, kind: str, value: Any) -> Done | None:
+    def _on_message(self, worker: _Worker, kind: str, value: Any) -> Done | None:
         batch = worker.batch
         if kind == "ready":
-            worker.ready, self._some_began, self._stillborn = True, True, 0
+            worker.ready, self._some_began, self._failed_starts = True, True, 0
             if batch is not None:
-                worker.say("run", batch)
+                worker.send_message("run", batch)
         elif kind == "progress" and batch is not None:
-            self._tell(batch, value)
+            self._report_progress(batch, value)
         elif kind == "done" and batch is not None:
             worker.batch = None
             return as_done(batch, value)
         elif kind == "gone" and worker in self._workers:
-            return self._bury(worker)
+            return self._remove_dead(worker)
         return None
 
-    def _bury(self, worker: _Worker) -> Done | None:
+    def _remove_dead(self, worker: _Worker) -> Done | None:
         self._workers.remove(worker)
         code, batch = worker.end(), worker.batch
-        words = f"its process ended by signal {-code}" if code < 0 else f"its process ended: {code}"
+        cause = f"its process ended by signal {-code}" if code < 0 else f"its process ended: {code}"
         if not worker.ready and not self._stopping:
-            self._stillborn += 1
-            if self._stillborn >= (_UNLUCKY if self._some_began else _STILLBORN):
+            self._failed_starts += 1
+            if self._failed_starts >= (
+                _MOST_FAILED_STARTS_LATER if self._some_began else _MOST_FAILED_STARTS
+            ):
                 raise RuntimeError(
-                    f"{self._stillborn} workers in a row died while they started ({words}); what "
-                    "they had to say is on standard error."
+                    f"{self._failed_starts} workers in a row died while they started ({cause}); "
+                    "standard error has their messages."
                 )
         if batch is None:
             return None
-        logger.debug("worker %d, islands %s: %s", worker.process.pid, list(batch), words)
-        return Done(batch, error=WorkerLost(words), lost=True)
+        logger.debug("worker %d, islands %s: %s", worker.process.pid, list(batch), cause)
+        return Done(batch, error=WorkerLost(cause), lost=True)
 
     def _begin_to_stop(self) -> list[Done]:
         self._deadline = time.monotonic() + GRACE
@@ -222,7 +231,7 @@ class _Session(Session):
         self._waiting.clear()
         for worker in self._workers:
             if worker.ready:
-                worker.say("stop")
+                worker.send_message("stop")
             else:
                 worker.process.kill()
         return done

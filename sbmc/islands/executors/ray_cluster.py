@@ -1,4 +1,4 @@
-"""Ray: islands as tasks of a cluster, or of a local one that is started for the run."""
+"""Runs islands as tasks of a Ray cluster, or of a local one that is started for the run."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from sbmc.checks import BadInput, Phrase, is_number, is_whole, require
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import (
     GRACE,
-    TELL_INTERVAL,
+    PROGRESS_INTERVAL,
     Done,
     Executor,
+    ProgressCallback,
     Session,
-    Tell,
     WorkerLost,
     available_cores,
 )
-from sbmc.islands.executors.sending import as_done, attempt, digest_of, pack_work
-from sbmc.islands.work import Batch
+from sbmc.islands.executors.serialization import as_done, attempt, digest_of, pack_job
+from sbmc.islands.job import Batch
 from sbmc.log import logger
 
 if TYPE_CHECKING:
-    from sbmc.islands.work import Work
+    from sbmc.islands.job import Job
 
-# Seconds after which a cluster is asked again how large it is: it may grow with its tasks.
+# Seconds after which the size of a cluster is read again: it may grow with its tasks.
 _GROWTH = 5.0
-# Ray takes the address that other machines see, and listens to all of them, unless it is told that
-# there are no others. The name is Ray's; it works on every system.
+# By default Ray uses the address that other machines see, and listens to all of them. With this
+# variable it does not. The name is Ray's; it works on every system.
 _ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
@@ -41,19 +41,20 @@ _ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 class Ray(Executor):
     """Run every island as a task of Ray.
 
-    If Ray is initialised already, that is used. Otherwise `address`, or else the environment's
-    RAY_ADDRESS, names a cluster to join; without either, a local one is started for the run, which
-    listens on the loopback interface alone. The work is put into Ray's object store once.
+    If Ray is initialised already, that connection is used. Otherwise `address`, or the environment
+    variable RAY_ADDRESS, names a cluster to join. Without either, a local cluster is started for
+    the run, which listens on the loopback interface only. The job is put into Ray's object store
+    once.
 
     A task sees only the GPUs that Ray has given to it: with `sbmc.Compute(device="cuda")` and
-    `gpus=1` every island computes on its own.
+    `gpus=1` every island computes on a GPU of its own.
 
     Args:
-        address: of a cluster: `"auto"`, `"host:port"` or `"ray://host:port"`. Its machines need
-            sbmc, and whatever else the model imports.
-        workers: most islands at a time; as many as the cluster has room for if not given.
-        cpus: of each island; torch gets as many threads.
-        gpus: of each island; a part of 1 lets islands share one.
+        address: the address of a cluster: `"auto"`, `"host:port"` or `"ray://host:port"`. Its
+            machines need sbmc, and all that the model imports.
+        workers: the largest number of islands at a time; as many as fit if not given.
+        cpus: CPUs of each island; torch uses as many threads.
+        gpus: GPUs of each island; a fraction lets islands share one.
 
     Raises:
         BadInput: a setting breaks its rule.
@@ -89,21 +90,23 @@ class Ray(Executor):
         """Threads that torch may use for a batch."""
         return max(1, int(self.cpus))
 
-    def open(self, work: Work, checkpoint_files: CheckpointFiles | None, tell: Tell) -> Session:
-        """Join the cluster or start one, and put the work into its store."""
-        payload = pack_work(work, checkpoint_files)
+    def open(
+        self, job: Job, checkpoint_files: CheckpointFiles | None, report_progress: ProgressCallback
+    ) -> Session:
+        """Join the cluster or start one, and put the job into its object store."""
+        payload = pack_job(job, checkpoint_files)
         _import_ray()
         started = self._connect()
         try:
             self._require_room(started)
-            return _Session(self, payload, tell, started)
+            return _Session(self, payload, report_progress, started)
         except BaseException:
             if started:
                 _shutdown()
             raise
 
     def _connect(self) -> bool:
-        """Whether a connection was made here, to be ended here."""
+        """Connect to Ray; return whether this session has to end the connection."""
         import ray
 
         if ray.is_initialized():
@@ -132,21 +135,21 @@ class Ray(Executor):
         return True
 
     def _require_room(self, started: bool) -> None:
-        """Refuse what no machine has: Ray would wait for such a machine for ever."""
+        """Refuse resources that no machine has, since Ray would wait for them for ever."""
         import ray
 
-        for name, kind, wanted in (("cpus", "CPU", self.cpus), ("gpus", "GPU", self.gpus)):
+        for name, kind, needed in (("cpus", "CPU", self.cpus), ("gpus", "GPU", self.gpus)):
             nodes = [node["Resources"].get(kind, 0) for node in ray.nodes() if node["Alive"]]
             most = max(nodes, default=0)
-            if wanted > most:
+            if needed > most:
                 rule = f"at most what a machine of the cluster has, {most:g}"
                 # A cluster that was joined may grow.
-                require(not started or self.address is not None, name, rule, wanted)
-                logger.warning("an island needs %s = %g, and no machine has that yet", name, wanted)
+                require(not started or self.address is not None, name, rule, needed)
+                logger.warning("an island needs %s = %g, and no machine has that yet", name, needed)
 
 
 def _import_ray() -> None:
-    # Ray announces changes to come by a FutureWarning unless this is set.
+    # Ray raises a FutureWarning about later changes unless this is set.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     with _quietly():
         try:
@@ -164,7 +167,7 @@ def _shutdown() -> None:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Ray's announcements are for those who run it, not for those who fit a network."""
+    """Suppress the messages of Ray, which are not meant for users of sbmc."""
     log = logging.getLogger("ray")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -178,7 +181,7 @@ def _quietly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_machine() -> Iterator[None]:
-    """Have Ray listen on the loopback interface alone."""
+    """Make Ray listen on the loopback interface only."""
     from ray._private import ray_constants
 
     had, environment = ray_constants.ENABLE_RAY_CLUSTER, os.environ.get(_ONE_MACHINE)
@@ -194,21 +197,21 @@ def _one_machine() -> Iterator[None]:
 
 
 def _board() -> type:
-    """An actor's class; made here to be sent whole, so that its process need not import sbmc."""
+    """The class of an actor. Ray sends it as it is, so that its process does not import sbmc."""
 
     class Board:
-        """Where tasks leave their news, and see whether they are to stop."""
+        """Collects the progress of tasks, and tells them whether to stop."""
 
         def __init__(self) -> None:
-            self.news: dict[Batch, dict[str, Any]] = {}
+            self.progress: dict[Batch, dict[str, Any]] = {}
             self.is_stopping = False
 
-        def tell(self, batch: Batch, fields: dict[str, Any]) -> None:
-            self.news[batch] = fields
+        def report_progress(self, batch: Batch, fields: dict[str, Any]) -> None:
+            self.progress[batch] = fields
 
         def take(self) -> dict[Batch, dict[str, Any]]:
-            news, self.news = self.news, {}
-            return news
+            progress, self.progress = self.progress, {}
+            return progress
 
         def stop(self) -> None:
             self.is_stopping = True
@@ -220,19 +223,23 @@ def _board() -> type:
 
 
 class _Session(Session):
-    def __init__(self, settings: Ray, payload: bytes, tell: Tell, started: bool) -> None:
+    def __init__(
+        self, settings: Ray, payload: bytes, report_progress: ProgressCallback, started: bool
+    ) -> None:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self._settings, self._tell, self._started = settings, tell, started
+        self._settings, self._report_progress, self._started = settings, report_progress, started
         self._digest, self._payload = digest_of(payload), ray.put(payload)
-        # Retries are counted by the driver, the same way for all executors.
+        # The scheduler counts retries, the same way for all executors.
         self._task = ray.remote(_task).options(
             num_cpus=settings.cpus, num_gpus=settings.gpus, max_retries=0
         )
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        this_node = NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=True
+        )
         actor: Any = ray.remote(_board()).options(
-            num_cpus=0, max_restarts=-1, scheduling_strategy=here
+            num_cpus=0, max_restarts=-1, scheduling_strategy=this_node
         )
         self._board: Any = actor.remote()
         self._reading: Any = None
@@ -243,7 +250,7 @@ class _Session(Session):
 
     @property
     def window(self) -> int:  # type: ignore[override]
-        """As many as were asked for; or twice as many as there is room for, so that none waits."""
+        """`workers` if given, else twice as many as fit, so that no worker has to wait."""
         import ray
 
         if self._settings.workers is not None:
@@ -258,7 +265,7 @@ class _Session(Session):
         return 2 * self._slots
 
     def submit(self, batch: Batch) -> None:
-        # In a list, so that a task fetches it only if its process does not have it.
+        # In a list, so that a task fetches the job only if its process does not have it.
         reference = self._task.remote([self._payload], self._digest, batch, self._board)
         self._under_way[reference] = batch
 
@@ -266,12 +273,12 @@ class _Session(Session):
         import ray
 
         if self._stopping:
-            self._press()
+            self._stop_tasks()
         references = list(self._under_way)
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout)
         if ready:
             ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
-        self._hear()
+        self._forward_progress()
         return [self._done(reference, self._under_way.pop(reference)) for reference in ready]
 
     def _done(self, reference: Any, batch: Batch) -> Done:
@@ -282,18 +289,19 @@ class _Session(Session):
             return as_done(batch, ray.get(reference))
         except exceptions.TaskCancelledError as error:
             return Done(batch, error=Stopped(str(error)))
-        # A task returns what its work raises: this comes before it, such as a missing sbmc.
+        # A task returns the errors of its computation. This error came before, such as a missing
+        # sbmc.
         except exceptions.RayTaskError as error:
             raise BadInput(
                 f"`executor` must be a Ray cluster whose machines can run sbmc, but got {error}"
             ) from error
-        # The worker, its machine or its memory is gone, or the result with them.
+        # The worker, its machine or its result was lost.
         except exceptions.RayError as error:
-            words = str(error).strip().splitlines()[0] if str(error).strip() else ""
-            return Done(batch, error=WorkerLost(f"{type(error).__name__}: {words}"), lost=True)
+            message = str(error).strip().splitlines()[0] if str(error).strip() else ""
+            return Done(batch, error=WorkerLost(f"{type(error).__name__}: {message}"), lost=True)
 
-    def _hear(self) -> None:
-        """Hand on what the board has got, without waiting for it."""
+    def _forward_progress(self) -> None:
+        """Report the progress that the board has collected, without waiting for it."""
         import ray
 
         if self._reading is None:
@@ -301,16 +309,16 @@ class _Session(Session):
         ready, _ = ray.wait([self._reading], timeout=0)
         if not ready:
             return
-        news: dict[Batch, dict[str, Any]] = {}
-        with contextlib.suppress(ray.exceptions.RayError):  # it may be gone with its machine
-            news = ray.get(self._reading)
+        progress: dict[Batch, dict[str, Any]] = {}
+        with contextlib.suppress(ray.exceptions.RayError):  # the board may be lost with its machine
+            progress = ray.get(self._reading)
         self._reading = None
         running = set(self._under_way.values())
-        for batch, fields in news.items():
+        for batch, fields in progress.items():
             if batch in running:
-                self._tell(batch, fields)
+                self._report_progress(batch, fields)
 
-    def _press(self) -> None:
+    def _stop_tasks(self) -> None:
         import ray
 
         if self._deadline is None:
@@ -335,23 +343,25 @@ class _Session(Session):
 
 
 def _task(payload: list[Any], digest: str, batch: Batch, board: Any) -> bytes:
-    """What runs on the cluster."""
+    """The function that runs on the cluster."""
     import ray
 
     asked, pending, stopping = 0.0, None, False
 
-    def tell(batch: Batch, fields: dict[str, Any]) -> None:
-        with contextlib.suppress(Exception):  # news are worth no island
-            board.tell.remote(batch, fields)
+    def report_progress(batch: Batch, fields: dict[str, Any]) -> None:
+        with contextlib.suppress(
+            Exception
+        ):  # a failure while reporting progress must not stop an island
+            board.report_progress.remote(batch, fields)
 
     def stop() -> bool:
         nonlocal asked, pending, stopping
         with contextlib.suppress(Exception):
-            if pending is None and time.monotonic() - asked >= TELL_INTERVAL:
+            if pending is None and time.monotonic() - asked >= PROGRESS_INTERVAL:
                 asked, pending = time.monotonic(), board.stopping.remote()
             elif pending is not None and ray.wait([pending], timeout=0)[0]:
                 answer, pending = pending, None
                 stopping = stopping or ray.get(answer)
         return stopping
 
-    return attempt(lambda: ray.get(payload[0]), digest, batch, tell, stop)
+    return attempt(lambda: ray.get(payload[0]), digest, batch, report_progress, stop)

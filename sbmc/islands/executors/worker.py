@@ -1,7 +1,7 @@
-"""A worker process: runs the batches that its parent sends, one after the other.
+"""A worker process, which runs the batches that its parent sends, one after the other.
 
-It is started by `sbmc.islands.executors.processes`, gets messages on standard input and answers on
-what was its standard output. It ends when its parent does.
+It is started by `sbmc.islands.executors.processes`, reads messages from standard input and writes
+its answers to what was its standard output. It ends when its parent ends.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import sys
 import threading
 from typing import IO, Any
 
-from sbmc.islands.executors.frames import receive, send
-from sbmc.islands.executors.sending import attempt
+from sbmc.islands.executors.pipe_messages import receive, send
+from sbmc.islands.executors.serialization import attempt
 
 _PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int) -> None:
-    """Work until the parent closes the pipe.
+    """Run batches until the parent closes the pipe.
 
     Args:
         parent: its process number.
@@ -42,16 +42,16 @@ def main(parent: int) -> None:
     while True:
         batch = batches.get()
 
-        def tell(_: Any, fields: dict[str, Any]) -> None:
+        def report_progress(_: Any, fields: dict[str, Any]) -> None:
             send(answers, ("progress", fields))
 
-        send(answers, ("done", attempt(payload, digest, batch, tell, stopping.is_set)))
+        send(answers, ("done", attempt(payload, digest, batch, report_progress, stopping.is_set)))
 
 
 def _listen(
     requests: IO[bytes], batches: queue.SimpleQueue[Any], stopping: threading.Event
 ) -> None:
-    """Take requests while a batch runs: to stop it, above all."""
+    """Read requests while a batch runs, above all the request to stop."""
     try:
         while True:
             kind, value = receive(requests)
@@ -60,14 +60,14 @@ def _listen(
             else:
                 batches.put(value)
     finally:
-        # The parent has closed the pipe or died; a batch in the main thread would go on.
+        # The parent has closed the pipe or died. A batch in the main thread would continue to run.
         os._exit(0)
 
 
 def _die_with(parent: int) -> None:
-    """Have Linux kill this process when its parent dies, however busy it is then."""
+    """Make Linux kill this process when its parent dies, even if it is busy."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if sys.platform != "win32" and os.getppid() != parent:  # it was quicker
+    if sys.platform != "win32" and os.getppid() != parent:  # the parent died before this call
         os._exit(0)

@@ -6,7 +6,7 @@ forward and autograd do the work. Both give the same numbers, to rounding.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from sbmc.likelihoods import Likelihood
 from sbmc.log import logger
 from sbmc.model.chunks import Chunks
-from sbmc.model.data import Examples
+from sbmc.model.data import Examples, tree_map
 from sbmc.model.forward import Forward
 from sbmc.model.fused import FusedForward
 from sbmc.model.kernels.linear import LinearKernel
@@ -24,6 +24,8 @@ from sbmc.model.kernels.native.head import HeadKernel
 from sbmc.model.kernels.native.plan import PASSING, NotAChain
 
 PROBE_EXAMPLES = 3
+# An odd number of vectors, be they of eight or of sixteen lanes, of which the last is not full.
+BATCH_PROBE_EXAMPLES = 36
 # Relative to the largest number: far above rounding, far below what a wrong kernel gives.
 TOLERANCES = {torch.float32: 1e-3, torch.float64: 1e-9}
 
@@ -49,6 +51,34 @@ class Kernel(Protocol):
         self, theta: Tensor, prepared: Any, start: int, end: int, *, gradient: bool = True
     ) -> tuple[Tensor, Tensor | None]:
         """Sums `(particles,)` in float64, and `(particles, dim)`, over examples start to end."""
+
+
+class BatchKernel(Protocol):
+    """The same sums over mini-batches of some data, each particle with examples of its own."""
+
+    name: str
+
+    def __call__(self, theta: Tensor, index: Tensor, factor: Tensor, out: Tensor) -> Tensor:
+        """Sums of log likelihoods over the examples that `index` names, and their gradients.
+
+        Args:
+            theta: `(particles, dim)`, contiguous.
+            index: the examples of each particle, `(particles, batch)`, int64, whose rows are
+                contiguous each.
+            factor: `(dim,)`, contiguous: the gradient is multiplied by it.
+            out: `(particles, dim)`, contiguous, which is overwritten with the gradient.
+
+        Returns:
+            The sums, `(particles,)` in float64.
+        """
+
+
+@runtime_checkable
+class Batched(Protocol):
+    """A kernel that takes mini-batches, too."""
+
+    def batches(self, inputs: Tensor, targets: Tensor) -> BatchKernel:
+        """The kernel for mini-batches of these data, which stay where they are."""
 
 
 KERNELS = HeadKernel, LinearKernel, ChainKernel
@@ -93,7 +123,7 @@ def choose_kernel(
     layers = forward.layers()
     if layers is not None:
         layers = [(name, module) for name, module in layers if type(module) not in PASSING]
-    reasons = [] if layers is not None else ["the model is not a chain of layers"]
+    reasons = [] if layers is not None else [f"not a chain of layers: {forward.chain_reason}"]
     known: list[tuple[Any, Any]] = [(kind, layers) for kind in KERNELS if layers is not None]
     adjusted = forward.adjusted()
     if adjusted is not None:
@@ -111,11 +141,43 @@ def choose_kernel(
     return Choice(None, "; ".join(reasons))
 
 
+def find_batch_kernel(
+    kernel: Kernel | None,
+    forward: Forward,
+    likelihood: Likelihood,
+    examples: Examples,
+    theta: Tensor,
+) -> BatchKernel | None:
+    """The kernel that takes mini-batches, tried on two of them; None for autograd.
+
+    Args:
+        kernel: the one for all data; where there is none, there is none here.
+        forward: the model.
+        likelihood: of its outputs.
+        examples: the data.
+        theta: parameters to try it at, `(dim,)`.
+    """
+    inputs = examples.inputs
+    if kernel is None or not isinstance(forward, FusedForward) or not isinstance(inputs, Tensor):
+        return None
+    try:
+        whole: Any = kernel
+        if not isinstance(kernel, Batched):
+            whole = ChainKernel(forward.layers() or [], forward.space, likelihood, inputs[:1])
+        few = Examples(inputs[:BATCH_PROBE_EXAMPLES], examples.targets[:BATCH_PROBE_EXAMPLES])
+        tried: BatchKernel = whole.batches(few.inputs, few.targets)
+        if _agrees_on_batches(tried, forward, likelihood, few, theta):
+            return whole.batches(inputs, examples.targets)
+        logger.info("kernel: the %s kernel differs from autograd on mini-batches", whole.name)
+    except NotAChain as error:
+        logger.info("kernel: none for mini-batches (%s)", error)
+    return None
+
+
 def _agrees(
     kernel: Kernel, forward: Forward, likelihood: Likelihood, few: Examples, theta: Tensor
 ) -> bool:
-    wave = torch.arange(len(theta), device=theta.device).sin().to(theta.dtype)
-    theta = torch.stack([theta, theta + 0.1 * (theta.abs().mean() + 0.1) * wave])
+    theta = _with_neighbour(theta)
     assert isinstance(few.inputs, Tensor)
     value, gradient = kernel(theta, kernel.prepare(few.inputs, few.targets), 0, len(few))
     with torch.enable_grad():
@@ -124,8 +186,41 @@ def _agrees(
         expected = likelihood.log_prob(outputs, few.targets).sum(-1)
         (slope,) = torch.autograd.grad(expected.sum(), theta)
     assert gradient is not None
-    tolerance = TOLERANCES[theta.dtype]
-    for ours, theirs in ((value, expected.detach().double()), (gradient.double(), slope.double())):
+    return _close((value, gradient), (expected.detach(), slope))
+
+
+def _agrees_on_batches(
+    kernel: BatchKernel, forward: Forward, likelihood: Likelihood, few: Examples, theta: Tensor
+) -> bool:
+    """Two particles with batches that differ, of a size that leaves slots of a vector empty."""
+    theta = _with_neighbour(theta)
+    assert isinstance(few.inputs, Tensor)
+    batch = max(1, len(few) - 1)
+    index = torch.stack([torch.arange(batch), torch.arange(len(few) - batch, len(few)).flip(0)])
+    factor = torch.linspace(0.5, 1.5, theta.shape[1]).to(theta)
+    gradient = torch.empty_like(theta)
+    value = kernel(theta, index, factor, gradient)
+    with torch.enable_grad():
+        theta = theta.clone().requires_grad_()
+        inputs = forward.prepare(few.inputs[index.flatten()])
+        stacked = tree_map(lambda tensor: tensor.unflatten(0, index.shape), inputs)
+        outputs = forward(theta, stacked, stacked=True)
+        each = likelihood.log_prob(outputs, few.targets[index], stacked=True)
+        (slope,) = torch.autograd.grad(each.sum(), theta)
+    return _close((value, gradient), (each.sum(-1).detach(), slope * factor))
+
+
+def _with_neighbour(theta: Tensor) -> Tensor:
+    """Two points to try a kernel at: `theta` `(dim,)` and another one."""
+    wave = torch.arange(len(theta), device=theta.device).sin().to(theta.dtype)
+    return torch.stack([theta, theta + 0.1 * (theta.abs().mean() + 0.1) * wave])
+
+
+def _close(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
+    """Whether a kernel's values and gradients are those of autograd, where these are finite."""
+    tolerance = TOLERANCES[expected[1].dtype]
+    for ours, theirs in zip(found, expected, strict=True):
+        ours, theirs = ours.double(), theirs.double()
         finite = torch.isfinite(theirs)
         scale = float(theirs[finite].abs().max()) if bool(finite.any()) else 0.0
         close = (ours - theirs).abs() <= tolerance * (scale + 1e-6)

@@ -1,17 +1,13 @@
-"""Level bars: a block for each group, in it a bar for each series, with the words above."""
+"""Bar charts: for each group a bar of every series, and each bar in two parts."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sbmc.report.charts.frame import WIDTH, Axis, Scale, svg, text
-from sbmc.report.charts.looks import Look
-from sbmc.report.markup import Html, el
-
-_BAR, _GAP, _TITLE = 13, 4, 20
-_LEFT, _RIGHT = 10, 50
+from sbmc.report.charts.axis import Axis, nice_range
+from sbmc.report.charts.style import KeyEntry, Style
+from sbmc.report.tables import Cell, Table, number
 
 
 @dataclass(frozen=True)
@@ -19,59 +15,75 @@ class Bar:
     """A bar of two parts, one after the other.
 
     Attributes:
-        look: whose.
+        style: the series.
         pale: length of the first part.
-        full: length of the second.
-        words: for those who point at it.
-        mark: where an upright line stands, if anywhere.
+        full: length of the second part.
+        mark: a value to compare the length with, if there is one.
     """
 
-    look: Look
+    style: Style
     pale: float
     full: float
-    words: str
     mark: float | None = None
 
+    @property
+    def length(self) -> float:
+        """The length of both parts together."""
+        return self.pale + self.full
 
-def bar_chart(blocks: Sequence[tuple[str, Sequence[Bar]]], axis: Axis, *, alt: str) -> Html:
-    """Draw blocks of bars.
 
-    Args:
-        blocks: title and bars of each.
-        axis: of lengths, from 0.
-        alt: what the picture shows, in words.
+@dataclass(frozen=True)
+class BarChart:
+    """Groups of bars.
 
-    Returns:
-        The picture, as high as it needs to be.
+    Attributes:
+        groups: name of each group, and its bars.
+        label: what lengths measure.
+        parts: what the pale and the full part of a bar are.
+        mark: what a mark is.
     """
-    across = Scale(0.0, axis.high, _LEFT, WIDTH - _RIGHT)
-    y = 6.0
-    parts: list[Html] = []
-    for title, bars in blocks:
-        parts.append(text(_LEFT, y + 13, title, "start", "label"))
-        y += _TITLE
-        for bar in bars:
-            start, middle = across(0.0), across(bar.pale)
-            end = across(bar.pale + bar.full)
-            place = {"y": y, "height": _BAR}
-            inner = [
-                el("title", bar.words),
-                el("rect", x=start, width=round(max(middle - start, 0), 1), **place, class_="pale"),
-                el("rect", x=middle, width=round(max(end - middle, 0), 1), **place),
-            ]
-            if bar.mark is not None and math.isfinite(bar.mark):
-                at = across(bar.mark)
-                inner.append(el("line", x1=at, x2=at, y1=y - 1, y2=y + _BAR + 1, class_="told"))
-            parts.append(el("g", *inner, class_=f"bar {bar.look.colour}"))
-            total = bar.pale + bar.full
-            parts.append(text(end + 5, y + 10.5, f"{total:.2f}", "start", "small"))
-            y += _BAR + _GAP
-        y += 8
-    bottom = y
-    grid = []
-    for value, words in axis.marks():
-        at = across(value)
-        grid.append(el("line", x1=at, x2=at, y1=4, y2=bottom, class_="grid"))
-        grid.append(text(at, bottom + 15, words))
-    label = text((_LEFT + WIDTH - _RIGHT) / 2, bottom + 33, axis.label, class_="label")
-    return svg(*grid, *parts, label, width=WIDTH, height=round(bottom + 42), alt=alt, class_="bars")
+
+    groups: Sequence[tuple[str, Sequence[Bar]]]
+    label: str
+    parts: tuple[str, str]
+    mark: str = ""
+
+    @property
+    def bars(self) -> list[Bar]:
+        """The bars of all groups."""
+        return [bar for _, bars in self.groups for bar in bars]
+
+    @property
+    def styles(self) -> list[Style]:
+        """The series, in order."""
+        return list(dict.fromkeys(bar.style for bar in self.bars))
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a bar has a mark."""
+        return any(bar.mark is not None for bar in self.bars)
+
+    @property
+    def axis(self) -> Axis:
+        """From 0 to the end of the longest bar."""
+        ends = [max(bar.length, bar.mark or 0.0) for bar in self.bars]
+        return Axis(self.label, 0.0, nice_range(ends, zero=True)[1])
+
+    def key(self) -> list[KeyEntry]:
+        """The legend: the series, then the two parts, then the mark."""
+        entries = [KeyEntry(style.label, "bar", style) for style in self.styles]
+        entries.append(KeyEntry(f"pale: {self.parts[0]}", "pale"))
+        entries.append(KeyEntry(f"full: {self.parts[1]}", "full"))
+        return entries + ([KeyEntry(f"line: {self.mark}", "mark")] if self.is_marked else [])
+
+    def table(self) -> Table:
+        """A row for each bar."""
+        rows = []
+        for group, bars in self.groups:
+            for bar in bars:
+                cells = [number(each) for each in (bar.pale, bar.full, bar.length)]
+                marks = [number(bar.mark)] if self.is_marked else []
+                rows.append([Cell(group, group), bar.style.label, *cells, *marks])
+        names = [part.split(" (")[0] for part in self.parts]
+        marks_heading = (self.mark,) if self.is_marked else ()
+        return Table(("Group", "Setting", *names, "total", *marks_heading), rows)

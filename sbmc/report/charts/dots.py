@@ -1,55 +1,42 @@
-"""Dots along a line for each name: how much islands differ, at a glance."""
+"""Dot charts: a line of dots for each name, such as a dot for each island of a run."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from sbmc.report.charts.frame import WIDTH, Axis, Scale, svg, text
-from sbmc.report.charts.looks import Look
-from sbmc.report.markup import Html, el
-
-_LINE, _LEFT, _RIGHT = 40, 12, 16
+from sbmc.report.charts.axis import Axis
+from sbmc.report.charts.style import KeyEntry
+from sbmc.report.tables import Table, number
 
 
-def dot_chart(
-    rows: Sequence[tuple[str, Sequence[tuple[float, str]]]],
-    axis: Axis,
-    *,
-    alt: str,
-    band: tuple[float, float] | None = None,
-) -> Html:
-    """Draw dots.
+class Dot(NamedTuple):
+    """A value, and what it is the value of."""
 
-    Args:
-        rows: name, and the dots of it: value and words.
-        axis: below.
-        alt: what the picture shows, in words.
-        band: shaded from here to there: where values are wanted.
+    label: str
+    value: float
 
-    Returns:
-        The picture.
+
+@dataclass(frozen=True)
+class DotChart:
+    """Lines of dots.
+
+    Attributes:
+        rows: name of each line, and its dots.
+        axis: of the values.
+        band: the interval that values should be in, to be shaded.
     """
-    across = Scale(axis.low, axis.high, _LEFT, WIDTH - _RIGHT, axis.log)
-    height = 8 + _LINE * len(rows)
-    look = Look(0, "")
-    parts: list[Html] = []
-    if band:
-        start, end = across(band[0]), across(band[1])
-        place = {"x": start, "width": round(end - start, 1), "y": 4, "height": height - 4}
-        parts.append(el("rect", **place, class_="band"))
-    for value, words in axis.marks():
-        at = across(value)
-        parts.append(el("line", x1=at, x2=at, y1=4, y2=height, class_="grid"))
-        parts.append(text(at, height + 15, words))
-    for index, (name, dots) in enumerate(rows):
-        y = 8 + _LINE * index
-        parts.append(text(_LEFT, y + 12, name, "start"))
-        level = y + 25
-        ends = {"x1": _LEFT, "x2": WIDTH - _RIGHT, "y1": level, "y2": level}
-        parts.append(el("line", **ends, class_="grid"))
-        for value, words in dots:
-            if math.isfinite(value):
-                parts.append(look.marker(across(value), level, 4.5, words))
-    parts.append(text(WIDTH / 2, height + 33, axis.label, class_="label"))
-    return svg(*parts, width=WIDTH, height=height + 42, alt=alt, class_="dots")
+
+    rows: Sequence[tuple[str, Sequence[Dot]]]
+    axis: Axis
+    band: tuple[float, float] | None = None
+
+    def key(self) -> list[KeyEntry]:
+        """No legend: each line has its name."""
+        return []
+
+    def table(self) -> Table:
+        """A row for each dot."""
+        rows = [[name, dot.label, number(dot.value)] for name, dots in self.rows for dot in dots]
+        return Table(("Setting", "dot", self.axis.label), rows)

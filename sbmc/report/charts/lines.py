@@ -1,47 +1,41 @@
-"""Curves over a common axis, or each with its own points."""
+"""Line charts: curves over a common axis, lines to compare with, and single points."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sbmc.report.charts.frame import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Axis,
-    Scale,
-    frame,
-    svg,
-)
-from sbmc.report.charts.looks import Look
-from sbmc.report.markup import Html, el, join
-from sbmc.report.numbers import short
+from sbmc.report.charts.axis import Axis
+from sbmc.report.charts.style import RIGHT_STROKE, KeyEntry, Style
+from sbmc.report.tables import Table, number
+
+# Height of the drawing in an SVG picture that is 400 units wide.
+HEIGHT, TALL = 285, 330
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A series.
+    """A curve of a series.
 
     Attributes:
-        look: colour, stroke and marker.
-        x: places, in order.
-        y: values; NaN leaves a gap.
-        errors: half lengths of error bars, if there are any.
-        marked: whether every point has a marker, which tells its values.
-        right: whether it belongs to the axis on the right.
+        style: the series.
+        x: where its points are, in order.
+        y: their values; NaN leaves a gap.
+        errors: half the length of the error bar of each point, if there are any.
+        marked: whether every point has a marker.
+        joined: whether the points are joined by a line.
+        right: whether the values belong to the axis on the right.
+        note: a value to print behind its label in the legend.
     """
 
-    look: Look
+    style: Style
     x: Sequence[float]
     y: Sequence[float]
     errors: Sequence[float] | None = None
     marked: bool = False
+    joined: bool = True
     right: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,107 +45,99 @@ class Guide:
     Attributes:
         start: `(x, y)`.
         end: `(x, y)`.
+        label: its entry in the legend; empty for none.
         dashes: its stroke.
+        style: the series whose colour it has; grey if not given.
     """
 
     start: tuple[float, float]
     end: tuple[float, float]
+    label: str = ""
     dashes: str = "2 3"
+    style: Style | None = None
 
 
-def line_chart(
-    curves: Sequence[Curve],
-    x: Axis,
-    y: Axis,
-    *,
-    alt: str,
-    guides: Sequence[Guide] = (),
-    marks: Sequence[tuple[Look, float, float, str]] = (),
-    right: Axis | None = None,
-    shared: bool = True,
-    height: int = HEIGHT,
-) -> Html:
-    """Draw curves.
+@dataclass(frozen=True)
+class Point:
+    """A single marker of a series at `(x, y)`."""
 
-    Args:
-        curves: the series.
+    style: Style
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """Curves.
+
+    Attributes:
+        curves: what is drawn.
         x: the axis below.
         y: the axis on the left.
-        alt: what the picture shows, in words.
         guides: lines to compare with.
-        marks: single points: look, x, y, words.
-        right: an axis on the right, for curves that say so.
-        shared: whether all curves have their points at the same places, as the figure's table has
-            them, so that the script can read off values where someone points.
-        height: of the picture.
-
-    Returns:
-        The picture.
+        points: single markers.
+        right: an axis on the right, for the curves that say so.
+        height: of the drawing, `HEIGHT` or `TALL`.
     """
-    edge = WIDTH - (46 if right else RIGHT)
-    across = Scale(x.low, x.high, LEFT, edge, x.log)
-    up = Scale(y.low, y.high, height - BOTTOM, TOP, y.log)
-    other = Scale(right.low, right.high, height - BOTTOM, TOP, right.log) if right else up
-    parts = [frame(x, y, across, up)]
-    if right:
-        parts.append(_right_axis(right, other, edge))
-    for guide in guides:
-        (x1, y1), (x2, y2) = guide.start, guide.end
-        ends = {"x1": across(x1), "y1": up(y1), "x2": across(x2), "y2": up(y2)}
-        parts.append(el("line", **ends, class_="guide", stroke_dasharray=guide.dashes))
-    for curve in curves:
-        parts.append(_curve(curve, across, other if curve.right else up, x, right or y))
-    for look, at, value, words in marks:
-        parts.append(look.marker(across(at), up(value), 5, words))
-    hover: dict[str, object] = {}
-    if shared and curves:
-        hover = {
-            "data_hover": f"{x.low!r} {x.high!r} {across.start} {across.end} {int(x.log)}",
-            "data_band": f"{up.end} {up.start}",
-        }
-    return svg(*parts, width=WIDTH, height=height, alt=alt, class_="plot", **hover)
 
+    curves: Sequence[Curve]
+    x: Axis
+    y: Axis
+    guides: Sequence[Guide] = ()
+    points: Sequence[Point] = ()
+    right: Axis | None = None
+    height: int = HEIGHT
 
-def _curve(curve: Curve, across: Scale, up: Scale, x: Axis, y: Axis) -> Html:
-    look = curve.look
-    pieces: list[list[str]] = [[]]
-    for at, value in zip(curve.x, curve.y, strict=True):
-        if math.isfinite(at) and math.isfinite(value):
-            pieces[-1].append(f"{across(at):g} {up(value):g}")
-        elif pieces[-1]:
-            pieces.append([])
-    path = "".join("M" + "L".join(piece) for piece in pieces if piece)
-    parts = []
-    if path:
-        classes = f"line {look.colour}" + (" thin" if curve.right else "")
-        dashes = "3 3" if curve.right else look.dashes
-        parts.append(el("path", d=path, class_=classes, stroke_dasharray=dashes))
-    for index, (at, value) in enumerate(zip(curve.x, curve.y, strict=True)):
-        if not curve.marked or not (math.isfinite(at) and math.isfinite(value)):
-            continue
-        error = curve.errors[index] if curve.errors else 0.0
-        if error and math.isfinite(error):
-            ends = {"y1": up(value - error), "y2": up(value + error)}
-            place = {"x1": across(at), "x2": across(at)}
-            parts.append(el("line", **place, **ends, class_=f"error {look.colour}"))
-        spread = f" ± {short(error)}" if error else ""
-        words = f"{look.label}: {short(value)}{spread} at {short(at)}"
-        parts.append(look.marker(across(at), up(value), title=words))
-    return join(parts)
+    @property
+    def is_shared(self) -> bool:
+        """Whether all curves have their points at the same x, so that one row shows them all."""
+        plain = not any(curve.marked for curve in self.curves)
+        return plain and len({tuple(curve.x) for curve in self.curves}) == 1
 
+    def axis_of(self, curve: Curve) -> Axis:
+        """The axis that the values of a curve belong to."""
+        return self.right if curve.right and self.right else self.y
 
-def _right_axis(axis: Axis, up: Scale, edge: float) -> Html:
-    parts = [el("line", x1=edge, x2=edge, y1=up.start, y2=up.end, class_="axis")]
-    for value, words in axis.marks():
-        level = up(value)
-        parts.append(el("line", x1=edge, x2=edge + 4, y1=level, y2=level, class_="axis"))
-        parts.append(el("text", words, x=edge + 7, y=level + 4, text_anchor="start"))
-    label = {"x": WIDTH - 4, "y": up.end - 14, "text_anchor": "end", "class_": "label"}
-    return join([*parts, el("text", axis.label, **label)])
+    def key(self) -> list[KeyEntry]:
+        """The legend: the series, then the axes if there are two, then the guides."""
+        marked = {point.style for point in self.points}
+        marked |= {curve.style for curve in self.curves if curve.marked}
+        entries = [
+            KeyEntry(style.label, "series", style, note=note, marked=style in marked)
+            for style, note in {curve.style: curve.note for curve in self.curves}.items()
+        ]
+        if self.right:
+            entries.append(KeyEntry(f"{self.y.label} (left)", "axis"))
+            right = f"{self.right.label} (right)"
+            entries.append(KeyEntry(right, "axis", dashes=RIGHT_STROKE))
+        named = [guide for guide in self.guides if guide.label]
+        return entries + [KeyEntry(each.label, "guide", dashes=each.dashes) for each in named]
+
+    def table(self) -> Table:
+        """What is drawn, as numbers: a row for each x if the curves share it, else for each point.
+
+        Where a curve goes straight up, the row has its upper end.
+        """
+        if self.is_shared:
+            rows = {
+                at: [number(at), *(number(curve.y[index]) for curve in self.curves)]
+                for index, at in enumerate(self.curves[0].x)
+            }
+            labels = [curve.style.label for curve in self.curves]
+            return Table((self.x.label, *labels), list(rows.values()), curves=True)
+        with_errors = any(curve.errors is not None for curve in self.curves)
+        rows_of_points = []
+        for curve in self.curves:
+            errors = curve.errors or [0.0] * len(curve.x)
+            for at, value, error in zip(curve.x, curve.y, errors, strict=True):
+                cells = [number(value), *([number(error)] if with_errors else [])]
+                rows_of_points.append([curve.style.label, number(at), *cells])
+        headings = ("Setting", self.x.label, self.y.label, *(["±"] if with_errors else []))
+        return Table(headings, rows_of_points)
 
 
 def spread_evenly(count: int, most: int) -> list[int]:
-    """Indices of at most so many of a number of points, the first and the last among them.
+    """Indices of at most `most` of `count` points, the first and the last among them.
 
     Example:
         >>> spread_evenly(10, 4), spread_evenly(3, 4)

@@ -1,4 +1,4 @@
-"""What an SMC run tells of itself: temperature by temperature, and whether it has collapsed."""
+"""The report of an SMC run: its temperatures, and whether the population has collapsed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class SMCRun:
         draws: the final positions, `(population, dim)`, whitened.
         log_weights: their normalised log weights, `(population,)`.
         non_finite: proposals that were not finite.
-        collapsed: in words, if the population has; else empty.
+        collapsed: how the population has collapsed, as text; empty if it has not.
         outcome: `running`, `completed`, or why it ended: `stuck` (no temperature can be found that
             is higher), `non-finite` (the population), `step-limit`.
-        message: the same in a sentence.
+        message: the reason as a sentence.
         roots: the number of the first draw that each particle descends from, `(population,)`.
         particle_acceptance: mean acceptance of each chain at the last temperature, `(particles,)`.
     """
@@ -92,7 +92,7 @@ def spread(positions: Tensor) -> float:
 
 
 def describe_collapse(positions: Tensor, roots: Tensor) -> str:
-    """Say in words how a population has collapsed, or nothing if it has not.
+    """Describe how a population has collapsed, if it has.
 
     Args:
         positions: `(population, dim)`, whitened.

@@ -1,7 +1,7 @@
 """The loop of tempered SMC: from the prior to the posterior, islands in one batch.
 
-Each island has its own temperatures, step size, noise and end. One that is done keeps its slot, and
-the others go on without it.
+Each island has its own temperatures, step size, noise and end. A finished island keeps its rows in
+the batch, and the others continue without it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def run_smc(
     """Run a batch of islands from draws of the prior to temperature 1.
 
     Args:
-        settings: of the algorithm.
-        target: log likelihood, and gradient where the moves want it.
+        settings: settings of the algorithm.
+        target: log likelihood, and gradient if the moves need it.
         rng: the islands' noise.
         start: draws from the prior, whitened, `(islands * population, dim)`.
         report: called after every temperature with all runs.
@@ -71,7 +71,8 @@ def run_smc(
             weights and ancestors again.
 
     Returns:
-        One run per island; those that could not be finished say why, and do not stop the others.
+        One run per island. An island that could not be finished has a message, and does not stop
+        the others.
     """
     kernel = settings.move
     snapshot = checkpointer.restore("smc")
@@ -81,23 +82,23 @@ def run_smc(
         kernel.step_size is not None or settings.step_sizes is not None or snapshot is not None
     )
     _end_non_finite(runs, state)
-    while going := [i for i, run in enumerate(runs) if run.outcome == "running"]:
-        part = _take(state, going)
+    while running := [i for i, run in enumerate(runs) if run.outcome == "running"]:
+        part = _take(state, running)
         ahead = next_temperatures(part, increment)
-        _end_unable([runs[i] for i in going], part.temperature, ahead, settings.most_temperatures)
-        able = [k for k, i in enumerate(going) if runs[i].outcome == "running"]
+        _end_unable([runs[i] for i in running], part.temperature, ahead, settings.most_temperatures)
+        able = [k for k, i in enumerate(running) if runs[i].outcome == "running"]
         if not able:
             continue
-        going = [going[k] for k in able]
-        part, noise, active = _take(part, able), rng.select(going), [runs[i] for i in going]
+        running = [running[k] for k in able]
+        part, noise, active = _take(part, able), rng.select(running), [runs[i] for i in running]
         if not searched:
             _search_step_sizes(active, kernel, part, ahead[able], target, noise)
             searched = True
         if snapshot is None:
-            # It may be asked for while the moves draw noise: the generators as they are now.
+            # The snapshot may be made while the moves draw noise, so the generators are copied now.
             before = generator_states(rng.generators)
             checkpointer.offer_snapshot("smc", partial(snapshot_of, state, runs, before))
-        # The snapshot that a run goes on from stands already, with that of its moves on top.
+        # The snapshot from which a run continues is on the stack already, below that of its moves.
         snapshot = None
         part, info = tempered_step(
             noise,
@@ -106,7 +107,7 @@ def run_smc(
             resample=resample,
             move=_mutation(settings, target, active, checkpointer),
         )
-        state = _put(state, going, part)
+        state = _put(state, running, part)
         for k, run in enumerate(active):
             _note(run, settings, part, info, k)
         _end_non_finite(runs, state)
@@ -162,7 +163,7 @@ def _mutation(settings: SMC, target: Target, runs: list[SMCRun], checkpointer: C
 
 
 def _note(run: SMCRun, settings: SMC, state: SMCState, info: SMCInfo, k: int) -> None:
-    """Keep what a temperature has told, and set the step size for the next."""
+    """Add a temperature to the run, and set the step size for the next."""
     used = settings.step_size_at(run.steps, run.step_size)
     run.temperatures.append(
         {
@@ -194,7 +195,7 @@ def _spend(run: SMCRun, kernel: Kernel, evaluations: int) -> None:
 
 
 def _end_non_finite(runs: list[SMCRun], state: SMCState) -> None:
-    """A likelihood of zero is a weight of zero; NaN, +∞, or zero for all is the end."""
+    """End islands with likelihoods of NaN or +∞, or of zero for all particles."""
     values = state.particles.log_likelihood.view(len(runs), -1)
     for run, row in zip(runs, values, strict=True):
         bad = int((row.isnan() | row.isposinf()).sum())
@@ -242,10 +243,10 @@ def _take(state: SMCState, islands: list[int]) -> SMCState:
 
 def _put(state: SMCState, islands: list[int], part: SMCState) -> SMCState:
     rows = island_rows(islands, state.log_weights.shape[1])
-    for whole, fresh in zip(state.particles, part.particles, strict=True):
-        whole[rows] = fresh
-    for whole, fresh in zip(state[1:], part[1:], strict=True):
-        whole[islands] = fresh
+    for field, new_rows in zip(state.particles, part.particles, strict=True):
+        field[rows] = new_rows
+    for field, new_rows in zip(state[1:], part[1:], strict=True):
+        field[islands] = new_rows
     return state
 
 
@@ -259,18 +260,18 @@ def _search_step_sizes(
 ) -> None:
     """Find each island's first step size at its first temperature, by single steps.
 
-    The probes' moves are thrown away; their evaluations are counted.
+    The moves of the probes are discarded; their evaluations are counted.
     """
-    wanted = sum(kernel.acceptance_band) / 2
+    aim = sum(kernel.acceptance_band) / 2
     first = min(FIRST_GUESS, kernel.largest_step)
-    searches = [StepSearch(first, wanted, kernel.largest_step) for _ in runs]
+    searches = [StepSearch(first, aim, kernel.largest_step) for _ in runs]
     population = state.log_weights.shape[1]
     rows = (torch.arange(len(runs)).unsqueeze(1) * population + torch.arange(rng.particles)).int()
     for _ in range(SEARCH_PROBES):
         active = [i for i, search in enumerate(searches) if not search.done]
         if not active:
             break
-        # As many of an island's particles as it has chains; all of them but in waste-free SMC.
+        # As many of an island's particles as it has chains: all of them, except in waste-free SMC.
         chosen = rows[active].flatten()
         _, info, costs = kernel.probe(
             rng.select(active),
@@ -279,7 +280,7 @@ def _search_step_sizes(
             step_sizes=[searches[i].trial for i in active],
             temperature=ahead[active],
         )
-        # A particle of likelihood zero moves nowhere, whatever the step size: it has no say.
+        # A particle of likelihood zero never moves, whatever the step size, so it is not counted.
         alive = ~state.particles.log_likelihood[chosen].isneginf()
         counted = alive.view(len(active), rng.particles).sum(1).clamp(min=1)
         summed = (info.acceptance * alive).view(len(active), rng.particles).sum(1)

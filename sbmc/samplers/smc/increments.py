@@ -1,8 +1,8 @@
 """The next temperature: found from the weights, or read from a schedule.
 
 Both rules have one signature, `(log_likelihood, log_weights, temperature) -> temperature`, for one
-island, and never return a temperature above 1. An answer that is no higher than the question means
-that the schedule is stuck.
+island, and never return a temperature above 1. If the temperature that is returned is not higher
+than the argument, the schedule is stuck.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class AdaptiveIncrement:
 
     Example:
         >>> rule = AdaptiveIncrement(0.5)
-        >>> rule(torch.zeros(4), torch.full((4,), 0.25).log(), 0.3)  # nothing to tell apart
+        >>> rule(torch.zeros(4), torch.full((4,), 0.25).log(), 0.3)  # all likelihoods are equal
         1.0
     """
 
@@ -84,15 +84,15 @@ class AdaptiveIncrement:
         def after(increment: float) -> float:
             return float(effective_sample_size(tilt(carried, values, increment)))
 
-        wanted = self.ess * after(0.0)
+        target_ess = self.ess * after(0.0)
         low, high = 0.0, 1.0 - temperature
-        if after(high) >= wanted:
+        if after(high) >= target_ess:
             return 1.0
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
             if middle in (low, high):
                 break
-            low, high = (middle, high) if after(middle) >= wanted else (low, middle)
+            low, high = (middle, high) if after(middle) >= target_ess else (low, middle)
         return temperature + low
 
 
@@ -114,7 +114,7 @@ class Schedule:
         check_temperatures(self.temperatures)
 
     def __call__(self, log_likelihood: Tensor, log_weights: Tensor, temperature: float) -> float:
-        """The next temperature; the particles have no say in it."""
+        """The next temperature; it does not depend on the particles."""
         return next((float(t) for t in self.temperatures if t > temperature), temperature)
 
 

@@ -1,4 +1,4 @@
-"""Several steps of a Markov kernel at one temperature: a number of them, or until they settle."""
+"""Several steps of a Markov kernel at one temperature: a fixed number, or until they settle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sbmc.target.target import Target
 
 
 class MutationInfo(NamedTuple):
-    """What the steps at one temperature have to tell, by island."""
+    """The info of the steps at one temperature, by island."""
 
     acceptance: list[float]  # mean over particles and steps
     mutations: list[int]  # steps made
@@ -35,7 +35,7 @@ class MutationInfo(NamedTuple):
 
 @dataclass
 class Tally:
-    """How far the moves of each island have come."""
+    """Running counts of each island's moves. Checkpoints save the fields by name."""
 
     accepted: list[float]  # sum over steps
     made: list[int]
@@ -47,7 +47,7 @@ class Tally:
 
     @classmethod
     def of(cls, islands: int, particles: int) -> Tally:
-        """No move has been made."""
+        """Counts before the first move."""
         return cls(
             accepted=[0.0] * islands,
             made=[0] * islands,
@@ -59,7 +59,7 @@ class Tally:
         )
 
     def info(self) -> MutationInfo:
-        """What there is to tell."""
+        """The info."""
         sums = zip(self.accepted, self.made, strict=True)
         means = [total / max(1, count) for total, count in sums]
         each = [
@@ -75,14 +75,14 @@ class Mutation:
 
     Args:
         kernel: makes one step.
-        target: log likelihood, and gradient where the kernel wants it.
+        target: log likelihood, and gradient if the kernel needs it.
         step_sizes: by island; fixed throughout, so that the kernel is.
         mutations: M by island: how many steps, or at most how many if `eta` is given.
         eta: stop at the first M ≥ 2 at which the mean distance from the start has changed by no
             more than this fraction (the paper's appendix). Distances are in whitened units.
-        kept: a list that gets a copy of every state, the first included: what a waste-free sampler
-            is made of.
-        checkpointer: is offered the snapshot after every move, as "mutation".
+        states: a list to which a copy of every state is added, the first included; for the
+            waste-free sampler.
+        checkpointer: is offered a snapshot named "mutation" after every move.
     """
 
     kernel: Kernel
@@ -90,7 +90,7 @@ class Mutation:
     step_sizes: list[float]
     mutations: list[int]
     eta: float | None = None
-    kept: list[Any] | None = None
+    states: list[Any] | None = None
     checkpointer: Checkpointer = NO_CHECKPOINTS
 
     def __call__(
@@ -103,28 +103,28 @@ class Mutation:
         tally = Tally.of(islands, particles)
         snapshot = self.checkpointer.restore("mutation")
         if snapshot is None:
-            self._keep(state)
+            self._save(state)
         else:
-            state, tally = self._go_on(snapshot, rng, state, tally)
-        while going := [
+            state, tally = self._continue(snapshot, rng, state, tally)
+        while active := [
             i for i in range(islands) if tally.made[i] < self.mutations[i] and not tally.settled[i]
         ]:
-            rows = island_rows(going, particles)
+            rows = island_rows(active, particles)
             part, info, costs = self.kernel.advance(
-                rng.select(going),
+                rng.select(active),
                 type(state)(*(field[rows] for field in state)),
                 self.target,
-                step_sizes=[self.step_sizes[i] for i in going],
-                temperature=temperature[going],
+                step_sizes=[self.step_sizes[i] for i in active],
+                temperature=temperature[active],
             )
-            for whole, fresh in zip(state, part, strict=True):
-                whole[rows] = fresh
+            for field, new_rows in zip(state, part, strict=True):
+                field[rows] = new_rows
             moved = (part.position - start[rows]).double().norm(dim=-1)
-            distances = moved.view(len(going), particles).mean(1).tolist()
-            by_particle = info.acceptance.view(len(going), particles)
+            distances = moved.view(len(active), particles).mean(1).tolist()
+            by_particle = info.acceptance.view(len(active), particles)
             acceptance, by_particle = by_particle.mean(1).tolist(), by_particle.tolist()
-            non_finite = info.non_finite.view(len(going), particles).sum(1).tolist()
-            for k, i in enumerate(going):
+            non_finite = info.non_finite.view(len(active), particles).sum(1).tolist()
+            for k, i in enumerate(active):
                 tally.made[i] += 1
                 tally.accepted[i] += acceptance[k]
                 sums = zip(tally.by_particle[i], by_particle[k], strict=True)
@@ -133,37 +133,37 @@ class Mutation:
                 tally.broken[i] += non_finite[k]
                 tally.settled[i] = self._settled(tally.distance[i], distances[k])
                 tally.distance[i] = distances[k]
-            self._keep(state)
+            self._save(state)
             self.checkpointer.offer_snapshot("mutation", partial(self._snapshot, rng, state, tally))
         self.checkpointer.discard("mutation")
         return state, tally.info(), 1
 
-    def _keep(self, state: Any) -> None:
-        if self.kept is not None:
-            self.kept.append(type(state)(*(part.clone() for part in state)))
+    def _save(self, state: Any) -> None:
+        if self.states is not None:
+            self.states.append(type(state)(*(part.clone() for part in state)))
 
     def _snapshot(self, rng: IslandNoise, state: Any, tally: Tally) -> Snapshot:
         tensors = fields_of("state", state)
-        if self.kept:
-            together = [torch.stack(parts) for parts in zip(*self.kept, strict=True)]
+        if self.states:
+            together = [torch.stack(parts) for parts in zip(*self.states, strict=True)]
             tensors |= fields_of("kept", type(state)(*together))
         tensors["generators"] = generator_states(rng.generators)
         return Snapshot(tensors, asdict(tally))
 
-    def _go_on(
+    def _continue(
         self, snapshot: Snapshot, rng: IslandNoise, state: Any, tally: Tally
     ) -> tuple[Any, Tally]:
-        """The moves as they were; `state` and `tally` tell only of what kind they are."""
-        if self.kept is not None:
+        """Restore the moves; `state` and `tally` serve as templates."""
+        if self.states is not None:
             together = with_fields("kept", state, snapshot.tensors)
-            self.kept[:] = [type(state)(*parts) for parts in zip(*together, strict=True)]
+            self.states[:] = [type(state)(*parts) for parts in zip(*together, strict=True)]
         set_generators(rng.generators, snapshot.tensors["generators"])
-        # A snapshot of an earlier version does not count by particle.
+        # A snapshot of an earlier version has no counts by particle.
         tally = replace(tally, **{name: list(values) for name, values in snapshot.values.items()})
         return with_fields("state", state, snapshot.tensors), tally
 
     def _settled(self, before: float | None, now: float) -> bool:
-        # With no movement at all the rule says nothing: the particles have yet to leave.
+        # The rule needs a distance: particles that have not moved yet have not settled.
         if self.eta is None or not before:
             return False
         return abs(now - before) <= self.eta * before

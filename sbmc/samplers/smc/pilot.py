@@ -32,15 +32,15 @@ def learn(
 ) -> tuple[SMC, SMCRun]:
     """Run one island and freeze its temperatures, step sizes and numbers of mutations.
 
-    The pilot's own particles are thrown away: what is frozen must not depend on the particles that
-    are weighted with it.
+    The pilot's particles are discarded: the frozen settings must not depend on the particles that
+    are weighted with them.
 
     Args:
-        settings: what adapts.
-        target: log likelihood, and gradient where the moves want it.
+        settings: settings that adapt.
+        target: log likelihood, and gradient if the moves need it.
         rng: noise of one island, used for nothing else.
         start: draws from the prior, whitened, `(population, dim)`.
-        checkpointer: is offered the snapshots of the pilot's run, and of nothing else.
+        checkpointer: is offered the snapshots of the pilot's run.
 
     Returns:
         Settings in which nothing adapts, and the pilot's run.
@@ -65,13 +65,13 @@ def learn(
 
 
 def check_learned(learned: Mapping[str, Any]) -> None:
-    """Refuse what cannot be a pilot's, when it is read from a checkpoint.
+    """Refuse values that a pilot cannot have learned, when a checkpoint is read.
 
     Args:
-        learned: what was read, with lists for tuples.
+        learned: the values that were read, with lists for tuples.
 
     Raises:
-        ValueError: says what is wrong with it.
+        ValueError: the message says what is wrong.
     """
     if set(learned) != _NAMES:
         odd = ", ".join(sorted(set(learned) ^ _NAMES))

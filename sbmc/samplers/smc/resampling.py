@@ -1,4 +1,4 @@
-"""Resampling: which particles go on, in proportion to their weights.
+"""Resampling: choose ancestors in proportion to their weights.
 
 All schemes have one signature, `(rng, weights, count) -> ancestors`, for one island, and expect
 `count` times its weight in copies of each particle, so that averages keep their expectation. They
@@ -24,7 +24,7 @@ def systematic(rng: torch.Generator, weights: Tensor, count: int) -> Tensor:
     Args:
         rng: one uniform number is drawn.
         weights: `(N,)` float64, summing to 1.
-        count: how many ancestors are wanted.
+        count: how many ancestors to draw.
 
     Returns:
         Their indices `(count,)`, in ascending order.
@@ -58,21 +58,21 @@ def residual(rng: torch.Generator, weights: Tensor, count: int) -> Tensor:
     # The margin keeps a whole number whole: 10 × 0.3 is 2.9999999999999996.
     certain = (expected + 1e-9).floor().long()
     sure = torch.repeat_interleave(torch.arange(len(weights)), certain)[:count]
-    left = count - len(sure)
-    if left == 0:
+    missing = count - len(sure)
+    if missing == 0:
         return sure
-    rest = (expected - certain).clamp(min=0)
-    drawn = multinomial(rng, rest / rest.sum(), left)
+    fractions = (expected - certain).clamp(min=0)
+    drawn = multinomial(rng, fractions / fractions.sum(), missing)
     return torch.cat([sure, drawn]).sort().values
 
 
 def _inverse(weights: Tensor, points: Tensor) -> Tensor:
     """The particles at ascending `points` of [0, 1) on the line of summed weights."""
     summed = weights.double().cumsum(0)
-    found = torch.searchsorted(summed / summed[-1], points, right=True)
+    ancestors = torch.searchsorted(summed / summed[-1], points, right=True)
     # A point can round up to 1, and must not fall to particles of weight zero at the end.
     last = int(torch.nonzero(weights > 0)[-1])
-    return found.clamp(max=last)
+    return ancestors.clamp(max=last)
 
 
 RESAMPLING: dict[str, Resampling] = {
@@ -81,4 +81,4 @@ RESAMPLING: dict[str, Resampling] = {
     "residual": residual,
     "multinomial": multinomial,
 }
-"""What `resampling` may name."""
+"""The schemes by name."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # How many temperatures a run is taken to need: those of the paper's MNIST7 posteriors.
 TEMPERATURES = 15
-# Vectors of a particle that weighting and resampling take on top of the move's; measured.
+# Further vectors of a particle for weighting and resampling; measured.
 RESAMPLING_VECTORS = 8
 
 
@@ -115,12 +115,12 @@ class SMC(Sampler):
         if self.waste_free:
             require(self.eta is None, "eta", "left out with `waste_free`", self.eta)
             require(below is None, "resample_below", "left out with `waste_free`", below)
-        whole = is_whole(self.most_temperatures) and self.most_temperatures >= 1
-        require(whole, "most_temperatures", "a positive integer", self.most_temperatures)
+        positive = is_whole(self.most_temperatures) and self.most_temperatures >= 1
+        require(positive, "most_temperatures", "a positive integer", self.most_temperatures)
         self._make_plain()
 
     def _make_plain(self) -> None:
-        """Numbers of other libraries become Python's, which JSON can hold; lists become tuples."""
+        """Convert numbers of other libraries to Python's, and lists to tuples, for JSON."""
         kinds = {"mutations": int, "most_temperatures": int, "eta": float, "ess": float}
         kinds |= {"resample_below": float, "temperatures": float, "step_sizes": float}
         for name, kind in kinds.items():
@@ -166,8 +166,8 @@ class SMC(Sampler):
         sizes = self.step_sizes
         if sizes is None:
             return
-        given = self.temperatures is not None
-        require(given, "step_sizes", "left out unless `temperatures` is given", sizes)
+        scheduled = self.temperatures is not None
+        require(scheduled, "step_sizes", "left out unless `temperatures` is given", sizes)
         assert self.temperatures is not None
         good = isinstance(sizes, Sequence) and len(sizes) == len(self.temperatures)
         good = good and all(
@@ -200,7 +200,7 @@ class SMC(Sampler):
         """Evaluations of a particle: at its start, and in the moves at each temperature.
 
         Returns:
-            With temperatures that adapt, for an assumed number of them.
+            The count. If temperatures adapt, their number is assumed.
         """
         each, notes = self.move.count_step()
         if self.temperatures is None:
@@ -240,7 +240,7 @@ class SMC(Sampler):
         }
 
     def check_learned(self, learned: Mapping[str, Any]) -> None:
-        """Refuse what cannot have come from `learn`; see `pilot`."""
+        """Refuse values that cannot come from `learn`; see `pilot`."""
         check_learned(learned)
 
     def frozen_with(self, learned: Mapping[str, Any]) -> Self:
@@ -258,7 +258,7 @@ class SMC(Sampler):
     def remedies(
         cls, symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
     ) -> tuple[str, ...]:
-        """More moves; and a larger population, or more of them."""
+        """Suggest more moves, and more particles or islands."""
         more = {}
         if isinstance(settings.get("mutations"), int):
             more["mutations"] = LONGER * settings["mutations"]

@@ -45,11 +45,11 @@ class Selection(NamedTuple):
 
 
 class SMCInfo(NamedTuple):
-    """What a temperature has to tell."""
+    """The info of a temperature."""
 
     ess: Tensor  # (islands,) before resampling
     distinct: Tensor  # (islands,) ancestors
-    moves: Any  # what `move` has to tell
+    moves: Any  # the info of `move`
 
 
 # (noise, log weights (islands, population)) -> the selection
@@ -83,11 +83,11 @@ def first_state(particles: Any, islands: int) -> SMCState:
 def next_temperatures(state: SMCState, increment: Increment) -> Tensor:
     """The temperature `(islands,)` that comes after each island's own."""
     values = _log_likelihood(state)
-    found = [
+    following = [
         increment(values[i], state.log_weights[i], float(state.temperature[i]))
         for i in range(len(values))
     ]
-    return torch.tensor(found, dtype=torch.float64)
+    return torch.tensor(following, dtype=torch.float64)
 
 
 def tempered_step(
@@ -103,7 +103,7 @@ def tempered_step(
         move: leaves the target at the new temperature invariant.
 
     Returns:
-        The new state and what there is to tell.
+        The new state and the info.
     """
     islands, population = state.log_weights.shape
     temperature = next_temperatures(state, increment)
@@ -115,7 +115,7 @@ def tempered_step(
     chosen = resample(rng, weights)
     rows = (chosen.ancestors + population * torch.arange(islands).unsqueeze(1)).flatten()
     selected = type(state.particles)(*(part[rows] for part in state.particles))
-    particles, told, copies = move(rng, selected, temperature)
+    particles, move_info, copies = move(rng, selected, temperature)
 
     roots = state.roots.gather(1, chosen.ancestors).repeat_interleave(copies, 1)
     after = SMCState(
@@ -125,7 +125,7 @@ def tempered_step(
         state.log_evidence + gain,
         roots,
     )
-    return after, SMCInfo(effective_sample_size(weights), chosen.distinct, told)
+    return after, SMCInfo(effective_sample_size(weights), chosen.distinct, move_info)
 
 
 def _log_likelihood(state: SMCState) -> Tensor:

@@ -20,7 +20,7 @@ from sbmc.samplers.smc.mutation import Mutation, MutationInfo
 
 @dataclass(frozen=True)
 class WasteFreeMutation:
-    """Chains of length M from each of the selected, all states kept.
+    """Chains of length M from each of the selected particles, with all states kept.
 
     Args:
         mutation: the moves, each island with the same number M − 1 of them, and no `eta`.
@@ -31,9 +31,9 @@ class WasteFreeMutation:
     def __call__(
         self, rng: IslandNoise, state: Any, temperature: Tensor
     ) -> tuple[Any, MutationInfo, int]:
-        """Move, and return a population of M members for each of the selected, side by side."""
+        """Move, and return M members of the population for each selected particle, side by side."""
         states: list[Any] = []
-        _, info, _ = replace(self.mutation, kept=states)(rng, state, temperature)
+        _, info, _ = replace(self.mutation, states=states)(rng, state, temperature)
         # (M, islands * N, ...) to (islands * N * M, ...): the copies of an ancestor side by side.
         together = [torch.stack(parts, 1).flatten(0, 1) for parts in zip(*states, strict=True)]
         return type(state)(*together), info, len(states)

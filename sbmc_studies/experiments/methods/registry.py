@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Iterable, Iterator
 
 from sbmc.checks import BadInput, nearest
+from sbmc.report.markup import cut
 from sbmc_studies.experiments.methods.contract import Method
 
 # The order of `sbmc methods`: the paper's baselines, then ours beside them, then the samplers.
@@ -56,3 +57,8 @@ def get_method(name: str) -> Method:
 def get_methods(names: Iterable[str]) -> list[Method]:
     """Look several methods up, each once, in the order given."""
     return [get_method(name) for name in dict.fromkeys(names)]
+
+
+def method_label(name: str) -> str:
+    """The name of a method in tables; a method that this version does not know keeps its name."""
+    return METHODS[name].label if name in METHODS else cut(name, 40)

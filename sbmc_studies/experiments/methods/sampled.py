@@ -198,14 +198,14 @@ def sampler_method(
     # trained as one batch, another machine could not train some of them to the same bits.
     chosen: tuple[str, ...] = () if anchor_per_island else ("anchor", "first_island")
     defaults = {**dict.fromkeys((*chosen, *PRIOR_OPTIONS)), **sampler_defaults(kind)}
-    shown = [each for each in ("steps", "leapfrog", "mutations") if each in defaults]
+    in_records = [each for each in ("steps", "leapfrog", "mutations") if each in defaults]
     return Method(
         name=name,
         label=label,
         description=description,
         cost=sampler.cost,
         run=partial(sample, kind=kind, anchor_per_island=anchor_per_island),
-        uses=("s", "particles", "islands", *shown),
+        uses=("s", "particles", "islands", *in_records),
         fixed=fixed,
         defaults=defaults,
         check=partial(build_sampler, kind),

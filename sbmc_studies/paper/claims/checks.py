@@ -30,8 +30,8 @@ class Pick(NamedTuple):
 
     def pooled(self, runs: Runs) -> Pooled:
         """Its seeds taken together, islands of SMC with equal weights."""
-        found = runs(self.method, self.islands, seeds=self.seeds, **self.overrides)
-        return found.weighted("equal") if self.method.endswith("smc") else found
+        pooled = runs(self.method, self.islands, seeds=self.seeds, **self.overrides)
+        return pooled.weighted("equal") if self.method.endswith("smc") else pooled
 
     def value(self, runs: Runs, metric: str) -> float:
         """The mean of a metric; `groups` is that of all out-of-domain groups, each once."""
@@ -39,13 +39,13 @@ class Pick(NamedTuple):
         if metric != "groups":
             return values[metric]
         start = f"{EPISTEMIC}.ood."
-        found = [v for k, v in values.items() if k.startswith(start) and k != f"{start}all"]
-        if not found:
+        groups = [v for k, v in values.items() if k.startswith(start) and k != f"{start}all"]
+        if not groups:
             raise KeyError(start)
-        return sum(found) / len(found)
+        return sum(groups) / len(groups)
 
 
-def shown(metric: str, value: float) -> str:
+def as_text(metric: str, value: float) -> str:
     """A number as evidence."""
     return f"{value:.2%}" if metric == "accuracy" else f"{value:.4g}"
 
@@ -67,7 +67,7 @@ def higher(metric: str, ours: Pick, theirs: Pick, by: float = 0.0, *, equal: boo
     def check(runs: Runs) -> tuple[bool, str]:
         a, b = ours.value(runs, metric), theirs.value(runs, metric)
         holds = a >= b + by if equal or by else a > b
-        return holds, f"{shown(metric, a)} against {shown(metric, b)}"
+        return holds, f"{as_text(metric, a)} against {as_text(metric, b)}"
 
     return check
 
@@ -77,7 +77,7 @@ def lower(metric: str, ours: Pick, theirs: Pick) -> Check:
 
     def check(runs: Runs) -> tuple[bool, str]:
         a, b = ours.value(runs, metric), theirs.value(runs, metric)
-        return a < b, f"{shown(metric, a)} against {shown(metric, b)}"
+        return a < b, f"{as_text(metric, a)} against {as_text(metric, b)}"
 
     return check
 
@@ -87,7 +87,7 @@ def above_inside(ours: Pick, metric: str, other: str, factor: float = 1.0) -> Ch
 
     def check(runs: Runs) -> tuple[bool, str]:
         a, b = ours.value(runs, metric), ours.value(runs, other)
-        return a > factor * b, f"{shown(metric, a)} against {shown(other, b)}"
+        return a > factor * b, f"{as_text(metric, a)} against {as_text(other, b)}"
 
     return check
 
@@ -96,8 +96,9 @@ def every(*checks: Check) -> Check:
     """All of them hold."""
 
     def check(runs: Runs) -> tuple[bool, str]:
-        found = [each(runs) for each in checks]
-        return all(holds for holds, _ in found), "; ".join(words for _, words in found)
+        results = [each(runs) for each in checks]
+        evidence = "; ".join(numbers for _, numbers in results)
+        return all(holds for holds, _ in results), evidence
 
     return check
 
@@ -119,7 +120,7 @@ def spread(metric: str, picks: Sequence[Pick], most: float, *, relative: bool = 
         values = [pick.value(runs, metric) for pick in picks]
         apart = max(values) - min(values)
         holds = apart <= most * (min(values) if relative else 1.0)
-        return holds, ", ".join(shown(metric, value) for value in values)
+        return holds, ", ".join(as_text(metric, value) for value in values)
 
     return check
 
@@ -130,7 +131,7 @@ def increasing(metric: str, picks: Sequence[Pick]) -> Check:
     def check(runs: Runs) -> tuple[bool, str]:
         values = [pick.value(runs, metric) for pick in picks]
         return all(a < b for a, b in pairwise(values)), " < ".join(
-            shown(metric, value) for value in values
+            as_text(metric, value) for value in values
         )
 
     return check
@@ -160,13 +161,13 @@ def gains_more(metric: str, ours: tuple[Pick, Pick], theirs: tuple[Pick, Pick], 
     return check
 
 
-def orderings(prefix: str, table: str, words: str, picks: Mapping[str, Pick]) -> list[Any]:
+def orderings(prefix: str, table: str, setting: str, picks: Mapping[str, Pick]) -> list[Any]:
     """The paper's orderings at one setting: accuracy, disagreement, what islands are worth.
 
     Args:
         prefix: of the claims' names.
         table: the paper's table.
-        words: the setting, in words.
+        setting: which one, for the statements.
         picks: `map`, `de`, and `s-hmc` and `s-smc` with 1 and 8 islands: `s-hmc-1`, and so on.
 
     Returns:
@@ -176,7 +177,7 @@ def orderings(prefix: str, table: str, words: str, picks: Mapping[str, Pick]) ->
     claims = []
     for kind, label in (("s-hmc", "S-HMC∥"), ("s-smc", "S-SMC∥ (equal weights)")):
         ours = picks[f"{kind}-8"]
-        start, name = f"{words}: {label}, P = 8,", f"{prefix}-{kind}"
+        start, name = f"{setting}: {label}, P = 8,", f"{prefix}-{kind}"
         claims += [
             Claim(
                 f"{name}-accuracy",
@@ -209,7 +210,7 @@ def orderings(prefix: str, table: str, words: str, picks: Mapping[str, Pick]) ->
     claims.append(
         Claim(
             f"{prefix}-islands",
-            f"{words}: from P = 1 to P = 8, S-SMC∥ (equal weights) gains more than S-HMC∥: NLL, "
+            f"{setting}: from P = 1 to P = 8, S-SMC∥ (equal weights) gains more than S-HMC∥: NLL, "
             "H_ep of mistakes",
             every(gains_more("nll", smc, hmc, -1), gains_more(wrong, smc, hmc, 1)),
             table,

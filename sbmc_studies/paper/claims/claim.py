@@ -1,4 +1,4 @@
-"""A claim, and what comes of it. A missing record fails its claims."""
+"""A claim of the paper, and the verdict on it. A claim whose records are missing fails."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ EPISTEMIC = "entropy.epistemic"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a claim.
+    """The verdict on a claim.
 
     Attributes:
-        statement: the claim, in words.
-        holds: whether the records bear it out.
+        statement: the claim.
+        holds: whether it holds on the records.
         evidence: the numbers, or what is missing.
     """
 
@@ -32,7 +32,7 @@ class Claim:
 
     Attributes:
         name: short, for test reports.
-        statement: in words.
+        statement: what is claimed, as a sentence.
         check: given a function that finds pooled runs, says whether it holds and by what numbers.
         table: the paper's table that it rests on, by the name of its file, where that is not the
             study's main one.

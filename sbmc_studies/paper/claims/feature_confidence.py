@@ -11,19 +11,26 @@ EQUAL = {"island_weights": "equal"}
 
 
 def _claims(
-    study: str, table: str, words: str, protocol: str, base: dict, hmc: dict, smc: dict, above: bool
+    study: str,
+    table: str,
+    setting: str,
+    protocol: str,
+    base: dict,
+    hmc: dict,
+    smc: dict,
+    above: bool,
 ) -> tuple[Claim, ...]:
     """The paper's orderings by AUC-ROC at one setting; `above`: also above the ensemble."""
     auc = AUC_ROC[protocol]
     anchor, ensemble = Pick("map", 1, base), Pick("de", 1, base)
     claims = []
-    for kind, label, own in (
+    for kind, label, overrides in (
         ("s-hmc", "S-HMC∥", {**base, **hmc}),
-        # A meta-classifier is trained on one way of weighting: equal weights are runs of their own.
+        # A meta-classifier is trained on one way of weighting, so equal weights are other runs.
         ("s-smc", "S-SMC∥ (equal weights)", {**base, **smc, **EQUAL}),
     ):
-        ours = Pick(kind, 8, own)
-        start = f"{words}: AUC-ROC of {label}, P = 8, above that of"
+        ours = Pick(kind, 8, overrides)
+        start = f"{setting}: AUC-ROC of {label}, P = 8, above that of"
         others = [("map", anchor, "MAP")]
         others += [("de", ensemble, "the deep ensemble of N")] if above else []
         claims += [
@@ -36,10 +43,10 @@ def _claims(
 
 
 def _both(
-    study: str, table: str, words: str, base: dict, hmc: dict, smc: dict, above: bool = True
+    study: str, table: str, setting: str, base: dict, hmc: dict, smc: dict, above: bool = True
 ) -> dict[str, tuple[Claim, ...]]:
     return {
-        protocol: _claims(study, table, words, protocol, base, hmc, smc, above)
+        protocol: _claims(study, table, setting, protocol, base, hmc, smc, above)
         for protocol in AUC_ROC
     }
 

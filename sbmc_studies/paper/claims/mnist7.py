@@ -59,8 +59,8 @@ def _smc_gains_from_islands(runs: Runs) -> tuple[bool, str]:
     one, eight = (runs("s-smc", p).weighted("equal").values for p in (1, 8))
     names = (f"{EPISTEMIC}.incorrect", "accuracy")
     better = all(eight[name] > one[name] for name in names) and eight["nll"] < one["nll"]
-    shown = ", ".join(f"{eight[n]:.3f} against {one[n]:.3f}" for n in ("accuracy", "nll"))
-    return better, shown
+    numbers = ", ".join(f"{eight[n]:.3f} against {one[n]:.3f}" for n in ("accuracy", "nll"))
+    return better, numbers
 
 
 def _smc_full_posterior_fails(runs: Runs) -> tuple[bool, str]:

@@ -64,8 +64,8 @@ def _above(metric: str, ours: Which, theirs: Which) -> Callable[[Runs], tuple[bo
 
 def _violations(runs: Runs) -> tuple[bool, str]:
     kinds = ("in_domain", "mixed")
-    found = _each_run(runs, *(f"{GUARANTEE}.{kind}.splits.violations" for kind in kinds))
-    most, where = max(found)
+    values = _each_run(runs, *(f"{GUARANTEE}.{kind}.splits.violations" for kind in kinds))
+    most, where = max(values)
     return most <= ALLOWED, f"at most {most:.1%} ({where}), {ALLOWED:.1%} allowed"
 
 
@@ -81,15 +81,15 @@ def _mixed_coverage(runs: Runs) -> tuple[bool, str]:
 
 def _each_run(runs: Runs, *names: str) -> list[tuple[float, str]]:
     """Metrics of every run, not their means: a guarantee is one for each."""
-    found = []
+    values = []
     for row in ROWS:
         for record in row.pooled(runs).records:
             where = f"{row.method}, P = {row.islands}, seed {record.seed}"
             for name in names:
                 value = record.metrics[name]
                 assert value is not None  # shares of splits always exist
-                found.append((value, where))
-    return found
+                values.append((value, where))
+    return values
 
 
 def _comparisons(protocol: str) -> tuple[Claim, ...]:

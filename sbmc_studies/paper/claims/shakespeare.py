@@ -10,24 +10,24 @@ TABLE = "gpt2"
 SIZES = {"all": ("all tokens", {}, 1), "part": ("30 % of the tokens", {"fraction": 0.3}, 2)}
 
 
-def _claims(name: str, words: str, overrides: dict, seeds: int) -> list[Claim]:
+def _claims(name: str, size: str, overrides: dict, seeds: int) -> list[Claim]:
     anchor, ours = (Pick(kind, 1, overrides, seeds) for kind in ("map", "s-hmc"))
     return [
         Claim(
             f"{name}-accuracy",
-            f"{words}: S-HMC∥ is more accurate than MAP",
+            f"{size}: S-HMC∥ is more accurate than MAP",
             higher("accuracy", ours, anchor),
             TABLE,
         ),
         Claim(
             f"{name}-nll",
-            f"{words}: S-HMC∥ has a lower NLL than MAP",
+            f"{size}: S-HMC∥ has a lower NLL than MAP",
             lower("nll", ours, anchor),
             TABLE,
         ),
         Claim(
             f"{name}-mistakes",
-            f"{words}: the H_ep of S-HMC∥ is larger where it is wrong",
+            f"{size}: the H_ep of S-HMC∥ is larger where it is wrong",
             above_inside(ours, f"{EPISTEMIC}.incorrect", f"{EPISTEMIC}.correct"),
             TABLE,
         ),

@@ -31,7 +31,7 @@ class TuningClaim:
 
     Attributes:
         name: short, for test reports.
-        statement: in words.
+        statement: what is claimed, as a sentence.
         check: says whether it holds and by what numbers; raises LookupError if cells are missing.
     """
 

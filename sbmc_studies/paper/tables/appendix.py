@@ -105,33 +105,33 @@ def build_ablation(experiment: Experiment, spec: Spec, source: Path | Runs) -> l
     }
     runs = runs_of(source, experiment.name)
     rows = [(paper, row_like(experiment, spec, paper)) for paper in paper_rows(spec.paper)]
-    found = [runs.pooled(row) if row else None for _, row in rows]
+    all_pooled = [runs.pooled(row) if row else None for _, row in rows]
     blocks = []
-    for words, columns in parts.items():
+    for part, columns in parts.items():
         lines: list[Line] = []
-        for (paper, row), whole in zip(rows, found, strict=True):
-            lines += _lines(paper, row, whole, columns)
+        for (paper, row), pooled in zip(rows, all_pooled, strict=True):
+            lines += _lines(paper, row, pooled, columns)
         headings = ("", "P", *(column.heading for column in columns), "epochs")
-        title, filled = f"{spec.title}{words}", any(found)
+        title, filled = f"{spec.title}{part}", any(all_pooled)
         blocks.append(Block(spec.paper, title, headings, tuple(lines), (spec.paper,), filled))
     return blocks
 
 
 def _lines(
-    paper: PaperRow, row: Row | None, whole: Pooled | None, columns: Sequence[Column]
+    paper: PaperRow, row: Row | None, pooled: Pooled | None, columns: Sequence[Column]
 ) -> list[Line]:
     islands = plain(paper.islands)
     lines: list[Line] = []
-    pooled: Pooled | None = None
+    weighted: Pooled | None = None
     if row is not None:
         ways = {"": ""}
         if paper.method.endswith("smc") and (paper.islands or 1) > 1:
             ways = {", by evidence": "evidence", ", equal weights": "equal"}
-        for words, weighting in ways.items():
-            pooled = whole.weighted(weighting) if whole else None
-            lines.append(_our_line(f"{row.label}{words}", islands, pooled, columns))
+        for ending, weighting in ways.items():
+            weighted = pooled.weighted(weighting) if pooled else None
+            lines.append(_our_line(f"{row.label}{ending}", islands, weighted, columns))
     label = PAPER if row is not None else NOT_RERUN
-    cells = (*paper_cells(paper, pooled, columns), plain(paper.epochs, ",g"))
+    cells = (*paper_cells(paper, weighted, columns), plain(paper.epochs, ",g"))
     return [*lines, Line((label, islands, *cells), quiet=True)]
 
 

@@ -21,8 +21,8 @@ _LANGUAGE = (
     Column("accuracy", "accuracy %", 2),
     Column("nll", "NLL", 3),
     *(
-        Column(f"entropy.{kind}.{name}", f"{words} {name}", 3)
-        for kind, words in (("total", "H_tot"), ("epistemic", "H_ep"))
+        Column(f"entropy.{kind}.{name}", f"{symbol} {name}", 3)
+        for kind, symbol in (("total", "H_tot"), ("epistemic", "H_ep"))
         for name in ("correct", "incorrect")
     ),
 )
@@ -82,10 +82,10 @@ def entropies(experiment: Experiment, kind: str) -> tuple[Column, ...]:
         The columns.
     """
     digits = _BY_GROUP.get(experiment.name, 3)
-    words = {"epistemic": "H_ep", "total": "H_tot"}[kind]
-    inside = [(f"entropy.{kind}.{name}", f"{words} {name}") for name in ("correct", "incorrect")]
+    symbol = {"epistemic": "H_ep", "total": "H_tot"}[kind]
+    inside = [(f"entropy.{kind}.{name}", f"{symbol} {name}") for name in ("correct", "incorrect")]
     outside = [
-        (f"entropy.{kind}.ood.{name}", f"{words} {name.replace('_', ' ')}")
+        (f"entropy.{kind}.ood.{name}", f"{symbol} {name.replace('_', ' ')}")
         for name in groups(experiment.name)
     ]
     return tuple(Column(metric, heading, digits) for metric, heading in (*inside, *outside))

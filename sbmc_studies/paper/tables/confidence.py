@@ -38,16 +38,16 @@ _DECISIONS = (
 )
 _GUARANTEE = (
     *(
-        (f"{kind}.splits.{metric}", f"{words}: {metric}", 4 if metric == "error" else 3)
-        for kind, words in (("in_domain", "in domain"), ("mixed", "50/50"))
+        (f"{kind}.splits.{metric}", f"{label}: {metric}", 4 if metric == "error" else 3)
+        for kind, label in (("in_domain", "in domain"), ("mixed", "50/50"))
         for metric in ("error", "coverage", "violations")
     ),
     ("in_domain.error", "test images: error", 4),
     ("in_domain.coverage", "test images: coverage", 3),
 )
 _OOD = tuple(
-    (f"{score}.{metric}", f"{words}: {heading}", 3)
-    for score, words in (
+    (f"{score}.{metric}", f"{label}: {heading}", 3)
+    for score, label in (
         ("max_probability", "max p"),
         ("total", "H_tot"),
         ("epistemic", "H_ep"),
@@ -62,7 +62,7 @@ class Kind:
     """One of the tables.
 
     Attributes:
-        title: what stands above it.
+        title: the text above it.
         prefix: of its metrics in a record, with a place for the protocol.
         columns: metric, heading and digits of each column.
         protocols: those that it exists in.
@@ -127,8 +127,8 @@ def confidence_rows(experiment: Experiment) -> tuple[Row, ...]:
     Returns:
         Those that it names; else all rows of its table that show their records' own weighting.
     """
-    own = tuple(row for row in experiment.rows if row.weighting is None)
-    return experiment.confidence_rows or own
+    rows = tuple(row for row in experiment.rows if row.weighting is None)
+    return experiment.confidence_rows or rows
 
 
 def find_confidence(source: Path | Runs, experiment: Experiment, row: Row) -> Pooled | None:
@@ -143,8 +143,8 @@ def find_confidence(source: Path | Runs, experiment: Experiment, row: Row) -> Po
         The pooled records, or None if there are none.
     """
     runs = runs_of(source, experiment.name)
-    found = [each for each in runs.records_of(row) if has_confidence(each)]
-    return pool(found) if found else None
+    records = [each for each in runs.records_of(row) if has_confidence(each)]
+    return pool(records) if records else None
 
 
 def build_confidence(
@@ -207,12 +207,12 @@ def chosen_tables(words: Sequence[str] = ()) -> list[tuple[str, str]]:
 
 
 def table_title(protocol: str, kind: str) -> str:
-    """What stands above a table."""
-    words = "the paper's protocol" if protocol == "paper" else "clean protocol"
+    """The title of a table."""
+    name = "the paper's protocol" if protocol == "paper" else "clean protocol"
     title = KINDS[kind].title
-    if protocol != "paper":  # nothing of the paper's stands beside it
+    if protocol != "paper":  # the paper has no such table
         title = title.split(" (")[0]
-    return f"{words[0].upper()}{words[1:]}, {title}"
+    return f"{name[0].upper()}{name[1:]}, {title}"
 
 
 def markdown(experiment: Experiment, records: Path, words: Sequence[str] = ()) -> str:
@@ -282,8 +282,8 @@ def paper_row(experiment: Experiment, row: Row, shape: Kind) -> tuple[str, dict[
     wanted = {"islands": "", **{name: str(value) for name, value in row.paper.items()}}
     name = f"{wanted.pop('table', experiment.name)}_{shape.paper}"
     rows = read_table(name) if name in table_names() else []
-    found = [each for each in rows if all(each[key] == value for key, value in wanted.items())]
-    return name, found[0] if len(found) == 1 else None
+    matching = [each for each in rows if all(each[key] == value for key, value in wanted.items())]
+    return name, matching[0] if len(matching) == 1 else None
 
 
 def _paper_cell(paper: dict[str, str], name: str) -> Entry:

@@ -66,7 +66,7 @@ def build_groups(experiment: Experiment, spec: Spec, source: Path | Runs) -> Blo
             cells += [MISSING if ours is None else ours, _printed(printed[column])]
         islands = plain(float(printed["islands"]) if printed["islands"] else None)
         lines.append(Line((label, islands, printed["group"], *cells), section))
-    pairs = [heading for words, _ in KINDS.values() for heading in (words, "paper")]
+    pairs = [each for heading, _ in KINDS.values() for each in (heading, "paper")]
     headings = ("", "P", "group", *pairs)
     filled = any(values for _, values in known.values())
     return Block(spec.paper, spec.title, headings, tuple(lines), (spec.paper,), filled)
@@ -90,20 +90,20 @@ def _measured(experiment: Experiment, row: Row | None, runs: Runs) -> tuple[str,
     """A label, and mean and error of each entropy as a cell: `<kind>.<group or class>`."""
     if row is None:
         return NOT_RERUN, {}
-    found = runs.records_of(row)
-    if not found:
+    records = runs.records_of(row)
+    if not records:
         return row.label, {}
-    pooled = pool(found)
+    pooled = pool(records)
     values = {
         f"{kind}.{group}": (pooled.values[metric], pooled.errors[metric])
         for kind in KINDS
         for group in ("id", *groups(experiment.name))
         if (metric := _metric(kind, group)) in pooled.values
     }
-    classes = [_classes(runs.folder_of(record)) for record in found]
+    classes = [_classes(runs.folder_of(record)) for record in records]
     for name in set.intersection(*(set(each) for each in classes)):
         values[name] = mean_and_error([each[name] for each in classes])
-    several = len(found) > 1  # one seed tells nothing of its own error
+    several = len(records) > 1  # a single seed has no error
     cells = {
         name: number(mean, error if several else None, _COLUMN)
         for name, (mean, error) in values.items()

@@ -24,7 +24,7 @@ class Column(NamedTuple):
 
     Attributes:
         metric: its name in a record.
-        heading: what stands above it.
+        heading: the text above it.
         digits: after the point. Accuracy is shown in percent.
     """
 
@@ -34,7 +34,7 @@ class Column(NamedTuple):
 
 
 class Entry(str):
-    """The text of a cell, which knows the number that it stands for.
+    """The text of a cell, with the number that it shows.
 
     Args:
         text: what is read.
@@ -105,7 +105,7 @@ def number(value: float | None, error: float | None, column: Column) -> Entry:
     Args:
         value: None if there is none.
         error: None if it means nothing.
-        column: where it stands.
+        column: the column that it is in.
 
     Returns:
         The text, and the number.
@@ -124,8 +124,8 @@ def number(value: float | None, error: float | None, column: Column) -> Entry:
     return Entry(text, value)
 
 
-def whole(value: float | None) -> Entry:
-    """A count, as a cell."""
+def count(value: float | None) -> Entry:
+    """A number without decimals, as a cell."""
     return plain(value, ",.0f")
 
 
@@ -149,7 +149,7 @@ def plain(value: float | None, form: str = "g") -> Entry:
 
 
 def our_cells(pooled: Pooled, columns: Sequence[Column]) -> list[Entry]:
-    """Ours, with errors over the seeds; one seed tells nothing of its own error."""
+    """Our numbers, with errors over the seeds; a single seed has no error."""
     several = len(pooled.records) > 1
     return [
         number(
@@ -162,7 +162,7 @@ def our_cells(pooled: Pooled, columns: Sequence[Column]) -> list[Entry]:
 
 
 def paper_cells(paper: PaperRow, pooled: Pooled | None, columns: Sequence[Column]) -> list[Entry]:
-    """The paper's, each with ✓ or ✗ where ours is there to be compared with it."""
+    """The paper's numbers, each with ✓ or ✗ if we have a number to compare it with."""
     cells = []
     for column in columns:
         theirs, error = paper.values.get(column.metric), paper.errors.get(column.metric)
@@ -190,15 +190,15 @@ def agrees(paper: PaperRow, pooled: Pooled | None, column: Column) -> bool | Non
 
 def seeded_label(label: str, pooled: Pooled) -> str:
     """A row's name, which says so if seeds are missing."""
-    count = len(pooled.records)
-    return label if count == len(SEEDS) else f"{label} ({count} of {len(SEEDS)} seeds)"
+    seeds = len(pooled.records)
+    return label if seeds == len(SEEDS) else f"{label} ({seeds} of {len(SEEDS)} seeds)"
 
 
 def render_lines(title: str, headings: Sequence[str], lines: Sequence[Line]) -> RenderableType:
     """Turn lines into a table for the terminal.
 
     Args:
-        title: what stands above it.
+        title: the text above it.
         headings: of its columns.
         lines: its rows.
 

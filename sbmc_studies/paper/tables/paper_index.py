@@ -21,7 +21,7 @@ from sbmc_studies.paper.tables.specs import Spec, appendix_specs, paper_setting
 from sbmc_studies.records.pooling import Pooled, find_records, pool
 from sbmc_studies.records.record import Record, read_seeds
 
-METHOD = "s-hmc"  # whose numbers stand for a table
+METHOD = "s-hmc"  # whose numbers are shown for a table
 HEADINGS = (
     *("of the paper", "what", "command", "minutes", "records"),
     *("S-HMC∥, largest P", "paper", "ours"),
@@ -44,7 +44,7 @@ class Entry:
         what: what it shows.
         command: that makes it here.
         study: whose records it needs.
-        table: the paper's table whose numbers stand for it, if there is one.
+        table: the paper's table whose numbers are shown for it, if there is one.
         confidence: the same, of the meta-classifier.
         group: the group, in a table by groups.
     """
@@ -118,8 +118,8 @@ def _line(entry: Entry, records: Path, runs: bool) -> Line:
         else:
             what, paper, ours, used = _metrics(entry, study, records)
         minutes = _minutes(used, records)
-    there = (records / entry.study).is_dir()
-    where = f"[{entry.study}](records/{entry.study})" if there else MISSING
+    has_records = (records / entry.study).is_dir()
+    where = f"[{entry.study}](records/{entry.study})" if has_records else MISSING
     return Line((entry.name, entry.what, commands, minutes, where, what or MISSING, paper, ours))
 
 
@@ -138,11 +138,11 @@ def _metrics(entry: Entry, study: Experiment, records: Path) -> tuple[str, str, 
     assert row is not None  # only long chains have none
     pooled = _pool(find_records(records, study, row))
     at = "" if paper.s is None else f", s = {paper.s:g}"
-    theirs, values = _shown(paper.values), None if pooled is None else pooled.values
-    return f"accuracy, NLL (P = {most}{at})", theirs, _shown(values), used
+    theirs, values = _accuracy_and_nll(paper.values), None if pooled is None else pooled.values
+    return f"accuracy, NLL (P = {most}{at})", theirs, _accuracy_and_nll(values), used
 
 
-def _shown(values: Mapping[str, float] | None) -> str:
+def _accuracy_and_nll(values: Mapping[str, float] | None) -> str:
     return MISSING if values is None else f"{100 * values['accuracy']:.1f} %, {values['nll']:.3f}"
 
 
@@ -155,11 +155,11 @@ def _group(entry: Entry, study: Experiment, records: Path) -> tuple[str, str, st
     )
     islands = int(row["islands"] or 1)
     s, v = (float(row[name]) if row.get(name) else None for name in ("s", "v"))
-    own = paper_setting(study, _spec(entry, study), METHOD, s, v, islands)
-    found = find_records(records, study, own)
-    pooled, metric = _pool(found), f"entropy.epistemic.ood.{entry.group}"
+    setting = paper_setting(study, _spec(entry, study), METHOD, s, v, islands)
+    used = find_records(records, study, setting)
+    pooled, metric = _pool(used), f"entropy.epistemic.ood.{entry.group}"
     ours = MISSING if pooled is None else f"{pooled.values[metric]:.3g}"
-    return f"H_ep of {entry.group} (P = {islands})", f"{float(row['h_ep']):.3g}", ours, found
+    return f"H_ep of {entry.group} (P = {islands})", f"{float(row['h_ep']):.3g}", ours, used
 
 
 def _confidence(
@@ -168,7 +168,7 @@ def _confidence(
     table = str(entry.confidence)
     kind = next(kind for kind in KINDS.values() if kind.paper and table.endswith(kind.paper))
     belongs = table.removesuffix(f"_{kind.paper}")
-    rows = [row for row in confidence_rows(study) if _stands_in(row, study, belongs)]
+    rows = [row for row in confidence_rows(study) if _is_in_table(row, study, belongs)]
     used = [record for row in rows for record in _confident(records, study, row)]
     paper = {int(row["islands"] or 1): row for row in read_table(table) if row["method"] == METHOD}
     most = max(paper)
@@ -181,12 +181,12 @@ def _confidence(
         None,
     )
     metric = kind.metric("paper", "auc_roc")
-    found = pooled is not None and metric in pooled.values
-    ours = f"{pooled.values[metric]:.3f}" if pooled and found else MISSING
+    value = None if pooled is None else pooled.values.get(metric)
+    ours = MISSING if value is None else f"{value:.3f}"
     return f"AUC-ROC (P = {most})", f"{float(paper[most]['auc_roc']):.3f}", ours, used
 
 
-def _stands_in(row: Row, study: Experiment, belongs: str) -> bool:
+def _is_in_table(row: Row, study: Experiment, belongs: str) -> bool:
     named = (row.paper or {}).get("table", study.name)
     return row.paper is not None and named == belongs
 
@@ -205,8 +205,8 @@ def _known() -> list[str]:
     return [*METHODS, "hmc-gs"]
 
 
-def _pool(found: Sequence[Record]) -> Pooled | None:
-    return pool(found) if found else None
+def _pool(records: Sequence[Record]) -> Pooled | None:
+    return pool(records) if records else None
 
 
 def _minutes(used: Sequence[Record], records: Path) -> str:
@@ -215,8 +215,8 @@ def _minutes(used: Sequence[Record], records: Path) -> str:
     for each in used:
         runs = [each]
         if each.derived_from:
-            found = read_seeds(records, each.experiment, each.method, each.derived_from)
-            runs = [run for run in found if run.seed == each.seed]
+            sources = read_seeds(records, each.experiment, each.method, each.derived_from)
+            runs = [run for run in sources if run.seed == each.seed]
         for run in runs:
             seconds[run.method, run.hash, run.seed] = run.cost["wall_seconds"] or 0.0
     return f"{sum(seconds.values()) / 60:.0f}" if seconds else MISSING

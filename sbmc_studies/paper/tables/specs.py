@@ -23,9 +23,9 @@ class Spec:
 
     Attributes:
         paper: name of the paper's table.
-        title: what stands above it.
+        title: the text above it.
         rules: settings (`set`) of the rows of a `method`, perhaps only of those with one `s`.
-        chain: label of the study's row that stands for the paper's long chain, if one does.
+        chain: label of the study's row that is shown beside the paper's long chain, if any.
     """
 
     paper: str
@@ -48,7 +48,7 @@ class Block:
         title: what it shows.
         headings: of its columns.
         lines: its rows.
-        papers: names of the paper's tables that stand beside ours.
+        papers: names of the paper's tables that are shown beside ours.
         filled: whether a run fills a line of it.
     """
 
@@ -61,7 +61,7 @@ class Block:
 
     @property
     def caption(self) -> str:
-        """What stands above it."""
+        """The text above it."""
         return f"{self.name}: {self.title}"
 
 
@@ -108,21 +108,21 @@ def paper_setting(
     Returns:
         The row.
     """
-    found = get_method(method)
+    chosen = get_method(method)
     overrides: dict[str, Any] = {}
     if variance is not None:
         overrides["prior_variance"] = variance
-    if s is not None and "s" not in found.fixed:
+    if s is not None and "s" not in chosen.fixed:
         overrides["s"] = s
-    if islands is not None and "islands" not in found.fixed:
+    if islands is not None and "islands" not in chosen.fixed:
         overrides["islands"] = islands
     for rule in spec.rules:
         if rule["method"] == method and rule.get("s", s) == s:
             overrides |= rule["set"]
     anchored = f", s = {s:g}" if "s" in overrides else ""
-    return Row(f"{found.label}{anchored}", method, "paper", overrides, section=spec.paper)
+    return Row(f"{chosen.label}{anchored}", method, "paper", overrides, section=spec.paper)
 
 
 def chain_row(experiment: Experiment, spec: Spec) -> Row | None:
-    """The study's row that stands for the paper's long chain, if the table names one."""
+    """The study's row that is shown beside the paper's long chain, if the table names one."""
     return next((row for row in experiment.rows if row.label == spec.chain), None)

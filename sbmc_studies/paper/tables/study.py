@@ -17,13 +17,13 @@ from sbmc_studies.paper.tables.lines import (
     Column,
     Line,
     agrees,
+    count,
     markdown_lines,
     number,
     our_cells,
     paper_cells,
     render_lines,
     seeded_label,
-    whole,
 )
 from sbmc_studies.paper.tables.pages import fill_marks
 from sbmc_studies.paper.tables.specs import NOT_RERUN, appendix_specs
@@ -60,14 +60,14 @@ def build_table(
     ensembles = _ensemble_seconds(experiment, records)
     columns = table_columns(experiment)
     lines = []
-    shown = [
+    rows = [
         row
         for row in experiment.rows
         if sections is None or row.section in sections or (row.headline and HEADLINE in sections)
     ]
-    for index, row in enumerate(shown):
+    for index, row in enumerate(rows):
         pooled = _pooled(experiment, records, row)
-        new_section = index > 0 and row.section != shown[index - 1].section
+        new_section = index > 0 and row.section != rows[index - 1].section
         lines.append(_our_line(experiment, row, pooled, ensembles, new_section))
         if row.paper:
             paper = find_row(experiment.name, **row.paper)
@@ -81,7 +81,7 @@ def build_table(
 
 
 def differences(experiment: Experiment, records: Path) -> list[str]:
-    """Say in words where ours is outside the tolerance of the paper's, and why.
+    """Say where our numbers are outside the tolerance of the paper's, and why.
 
     Args:
         experiment: whose table it is.
@@ -110,8 +110,8 @@ def differences(experiment: Experiment, records: Path) -> list[str]:
 
 
 def _pooled(experiment: Experiment, records: Path, row: Row) -> Pooled | None:
-    found = find_records(records, experiment, row)
-    return pool(found).weighted(row.weighting or "") if found else None
+    completed = find_records(records, experiment, row)
+    return pool(completed).weighted(row.weighting or "") if completed else None
 
 
 def _ensemble_seconds(experiment: Experiment, records: Path) -> dict[tuple[int, float], float]:
@@ -119,8 +119,8 @@ def _ensemble_seconds(experiment: Experiment, records: Path) -> dict[tuple[int, 
     seconds = {}
     for row in experiment.rows:
         if row.method == "de" and row.preset == "paper":
-            found = find_records(records, experiment, row)
-            spent = pool(found).cost["wall_seconds"] if found else None
+            completed = find_records(records, experiment, row)
+            spent = pool(completed).cost["wall_seconds"] if completed else None
             if spent:
                 seconds[_scale(experiment, row)] = spent
     return seconds
@@ -144,7 +144,7 @@ def _our_line(
         return Line((row.label, islands, *[MISSING] * (len(headings(columns)) - 2)), section)
     seconds, reference = pooled.cost["wall_seconds"], ensembles.get(scale)
     ratio = f"{seconds / reference:.2f}" if seconds and reference else MISSING
-    spent = [whole(pooled.cost[name]) for name in ("epochs", "total_epochs", "wall_seconds")]
+    spent = [count(pooled.cost[name]) for name in ("epochs", "total_epochs", "wall_seconds")]
     label = seeded_label(row.label, pooled)
     return Line((label, islands, *our_cells(pooled, columns), *spent, ratio), section)
 
@@ -157,7 +157,7 @@ def _paper_line(
     section: bool = False,
 ) -> Line:
     islands = str(paper.islands) if paper.islands else MISSING
-    spent = [whole(paper.epochs), whole(paper.total_epochs), MISSING, MISSING]
+    spent = [count(paper.epochs), count(paper.total_epochs), MISSING, MISSING]
     return Line((label, islands, *paper_cells(paper, pooled, columns), *spent), section, quiet=True)
 
 
@@ -176,7 +176,7 @@ def render(
     """Turn lines into a table for the terminal.
 
     Args:
-        title: what stands above it.
+        title: the text above it.
         lines: from `build_table`.
         columns: those of the experiment.
 
@@ -204,7 +204,7 @@ def write_tables(page: str, experiment: Experiment, records: Path) -> str:
 
     A mark is `<!-- table: NAME -->` or, for some sections only, `<!-- table: NAME paper best -->`;
     the end is `<!-- end: NAME -->`. The words `appendix` and `time`, and the names of the paper's
-    tables, stand for those tables.
+    tables, add those tables.
 
     Args:
         page: the text of a Markdown page.
@@ -223,10 +223,10 @@ def write_tables(page: str, experiment: Experiment, records: Path) -> str:
 
 def _page_text(experiment: Experiment, records: Path, words: Sequence[str]) -> str:
     more = [spec.paper for spec in appendix_specs(experiment.name)]
-    own = [word for word in words if word not in ("appendix", "time", *more)]
+    sections = [word for word in words if word not in ("appendix", "time", *more)]
     parts = []
-    if own or not words:
-        lines = build_table(experiment, records, own or None)
+    if sections or not words:
+        lines = build_table(experiment, records, sections or None)
         parts.append(render_markdown(lines, table_columns(experiment)))
     wanted = more if "appendix" in words else [name for name in more if name in words]
     blocks = build_appendix(experiment, records, wanted) if wanted else []

@@ -11,10 +11,10 @@ from sbmc_studies.experiments.experiment import Experiment
 from sbmc_studies.paper.tables.lines import (
     Column,
     Line,
+    count,
     our_cells,
     plain,
     seeded_label,
-    whole,
 )
 from sbmc_studies.paper.tables.specs import Block
 from sbmc_studies.records.finding import Runs, runs_of
@@ -64,7 +64,7 @@ class Bought:
         ratio: its seconds over the MAP's; None without a MAP, as the next two.
         gain: thousandths of NLL below the MAP's; None for the MAP itself.
         rate: that, over the seconds beyond the MAP's; None if there are none.
-        matched: the ensemble nearest in time, in words.
+        matched: the ensemble nearest in time, as text.
     """
 
     ratio: float | None
@@ -95,8 +95,8 @@ def timed_rows(experiment: Experiment, runs: Runs) -> list[Timed]:
             continue
         variance = float(row.overrides.get("prior_variance", experiment.settings["prior_variance"]))
         label, islands = seeded_label(row.label, pooled), row_islands(experiment, row)
-        shown = pooled.weighted(row.weighting or "")
-        rows.append(Timed(label, islands, variance, row.method, seconds, shown))
+        weighted = pooled.weighted(row.weighting or "")
+        rows.append(Timed(label, islands, variance, row.method, seconds, weighted))
     return sorted(rows, key=lambda row: (row.variance, row.seconds))
 
 
@@ -107,8 +107,8 @@ def compare(row: Timed, rows: Sequence[Timed]) -> Bought:
         row: one of `rows`.
         rows: all that were timed.
     """
-    own = [each for each in rows if each.variance == row.variance]
-    anchor = next((each for each in own if each.method == "map"), None)
+    same_variance = [each for each in rows if each.variance == row.variance]
+    anchor = next((each for each in same_variance if each.method == "map"), None)
     ratio = gain = rate = None
     if anchor is not None:
         ratio = row.seconds / anchor.seconds
@@ -117,7 +117,7 @@ def compare(row: Timed, rows: Sequence[Timed]) -> Bought:
             gain = 1000 * (theirs - ours)
             beyond = row.seconds - anchor.seconds
             rate = gain / beyond if beyond > 0 else None
-    return Bought(ratio, gain, rate, _matched(row, own))
+    return Bought(ratio, gain, rate, _matched(row, same_variance))
 
 
 def build_times(experiment: Experiment, source: Path | Runs) -> Block:
@@ -145,7 +145,7 @@ def build_times(experiment: Experiment, source: Path | Runs) -> Block:
 
 def _line(row: Timed, bought: Bought, columns: Sequence[Column], section: bool) -> Line:
     spent = (
-        whole(row.seconds),
+        count(row.seconds),
         plain(bought.ratio, ".2f"),
         plain(bought.gain, "+.1f"),
         plain(bought.rate, "+.3f"),
@@ -155,8 +155,8 @@ def _line(row: Timed, bought: Bought, columns: Sequence[Column], section: bool) 
     return Line((row.label, plain(row.islands), *cells, *spent), section)
 
 
-def _matched(row: Timed, own: Sequence[Timed]) -> str:
-    ensembles = [each for each in own if each.method == "de"]
+def _matched(row: Timed, same_variance: Sequence[Timed]) -> str:
+    ensembles = [each for each in same_variance if each.method == "de"]
     if row.method in ("map", "de") or not ensembles:
         return MISSING
     nearest = min(ensembles, key=lambda each: abs(each.seconds - row.seconds))

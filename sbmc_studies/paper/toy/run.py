@@ -44,7 +44,7 @@ class Toy:
     Attributes:
         record: settings, cost and the table: `iact.s.0.1`, its standard error `iact_se.s.0.1`, and
             so on.
-        folder: where the record stands.
+        folder: of the record.
         curves: what the figure shows: `theta`, `density.<case>`, `acf.<case>`.
     """
 
@@ -69,7 +69,7 @@ def run_toy(
     progress: bool | None = None,
     force: bool = False,
 ) -> Toy:
-    """Run the study and write its record; a run that is there is read, and not run again.
+    """Run the study and write its record; a run that is there is read instead.
 
     Args:
         out: the folder of all records; this one goes to `toy/nuts/<hash>/seed-<k>/`.
@@ -101,9 +101,9 @@ def run_toy(
         **{"observation": toy.OBSERVATION, "slope": toy.SLOPE, "noise": toy.NOISE},
         **asdict(sampler),
     }
-    place = record_path(Path(out), "toy", "nuts", settings_hash("toy", "nuts", settings), int(seed))
-    if not force and place.exists() and (place.parent / FILE).exists():
-        return read_toy(place.parent)
+    path = record_path(Path(out), "toy", "nuts", settings_hash("toy", "nuts", settings), int(seed))
+    if not force and path.exists() and (path.parent / FILE).exists():
+        return read_toy(path.parent)
     began = time.perf_counter()
     metrics: dict[str, float | None] = {"accuracy": None}  # a density has no labels to be right on
     curves: dict[str, np.ndarray] = {"theta": GRID}
@@ -120,7 +120,7 @@ def run_toy(
             streams = [generator(seed, Stream.ISLANDS, number, i) for i in range(chains)]
             runs = run_case(case, sampler, streams, report)
             theta = chain_values(case, runs)
-            # s = 1 and T = 1 are one target, run once and told of under both names.
+            # s = 1 and T = 1 are one target, which is run once and recorded under both names.
             for alias in cases if case.value == 1 else [case]:
                 if alias.value == case.value:
                     metrics |= _summaries(alias, runs, theta)
@@ -152,7 +152,7 @@ def read_toy(folder: Path) -> Toy:
     """Read a run that `run_toy` wrote.
 
     Args:
-        folder: where its record stands.
+        folder: of its record.
 
     Returns:
         The run.

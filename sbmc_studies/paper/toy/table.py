@@ -72,14 +72,14 @@ def toy_verdicts(toys: Sequence[Toy]) -> list[Verdict]:
 
 def _verdict(toys: Sequence[Toy], family: str, sign: int) -> Verdict:
     cases = toys[0].cases(family)
-    found = [(_mean(toys, f"iact.{c.name}"), _error(toys, f"iact_se.{c.name}")) for c in cases]
+    iacts = [(_mean(toys, f"iact.{c.name}"), _error(toys, f"iact_se.{c.name}")) for c in cases]
     apart = [
         sign * (lower[0] - higher[0]) > ERRORS_APART * math.hypot(higher[1], lower[1])
-        for higher, lower in itertools.pairwise(found)
+        for higher, lower in itertools.pairwise(iacts)
     ]
     evidence = ", ".join(
         f"{family} = {c.value:g}: {iact:.2f} ± {error:.2f}"
-        for c, (iact, error) in zip(cases, found, strict=True)
+        for c, (iact, error) in zip(cases, iacts, strict=True)
     )
     return Verdict(_STATEMENTS[family], bool(apart) and all(apart), evidence)
 

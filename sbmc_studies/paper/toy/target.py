@@ -85,8 +85,8 @@ class ToyTarget:
 def find_mode() -> float:
     """θ_MAP: the highest of the roots of the log posterior's derivative, which is a cubic."""
     # (y − θ² − bθ)(2θ + b)/σ² − θ/v = 0
-    misfit = np.poly1d([-1, -SLOPE, OBSERVATION]) * np.poly1d([2, SLOPE]) / NOISE**2
-    roots = (misfit - np.poly1d([1 / PRIOR_VARIANCE, 0])).roots
+    mismatch = np.poly1d([-1, -SLOPE, OBSERVATION]) * np.poly1d([2, SLOPE]) / NOISE**2
+    roots = (mismatch - np.poly1d([1 / PRIOR_VARIANCE, 0])).roots
     real = roots[np.abs(roots.imag) < 1e-9].real
     return float(real[np.argmax(_log_likelihood(real) - real**2 / (2 * PRIOR_VARIANCE))])
 

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from sbmc.report.charts.dots import dot_chart
-from sbmc.report.charts.frame import Axis, nice_range
-from sbmc.report.figure import figure, grid
+from sbmc.report.charts import Dot, DotChart
+from sbmc.report.charts.axis import Axis, nice_range
+from sbmc.report.figure import Figure, render_figures
 from sbmc.report.markup import Html, el, join
 from sbmc.report.numbers import MISSING, short
-from sbmc.report.tables import Cell, number, plain_rows, table
+from sbmc.report.page import Section
+from sbmc.report.tables import Cell, Table, number, plain_rows, table
 from sbmc_studies.records.health import health_of, pooled_verdict
 from sbmc_studies.report.collect import Setting
-from sbmc_studies.report.islands import Islands, of_setting
+from sbmc_studies.report.islands import Islands, islands_of_setting
 from sbmc_studies.report.sections.temperatures import build_figures
-from sbmc_studies.report.view import Section, View, missing
+from sbmc_studies.report.study_view import StudyView, missing
 
 _TITLE = "Diagnostics of the sampler"
 
 
-def build(view: View) -> Section | None:
+def build(view: StudyView) -> Section | None:
     """The section; None if nothing here was sampled."""
-    chosen = [(setting, of_setting(setting)) for setting in view.study.settings]
+    chosen = [(setting, islands_of_setting(setting)) for setting in view.study.settings]
     sampled = [(setting, islands) for setting, islands in chosen if islands.sampled]
     if not sampled:
         return None
-    # Those that other figures draw first; but they may be baselines, and leave out all of SMC.
+    # The settings of the other figures come first. They may all be baselines, so others follow.
     preferred = {id(setting) for setting, _ in view.drawn}
     ranked = sorted(sampled, key=lambda each: id(each[0]) not in preferred)
     drawn = ranked[: view.limits.series]
@@ -38,13 +39,15 @@ def build(view: View) -> Section | None:
         ),
         _table(view, sampled),
         _verdicts(view, sampled),
-        grid(_acceptance(view, drawn), _evidence(view, weighed), *build_figures(view, ranked)),
+        render_figures(
+            _acceptance(view, drawn), _evidence(view, weighed), *build_figures(view, ranked)
+        ),
         _convergence(view, sampled),
     ]
     return Section("diagnostics", _TITLE, join(parts))
 
 
-def _table(view: View, sampled: list[tuple[Setting, Islands]]) -> Html:
+def _table(view: StudyView, sampled: list[tuple[Setting, Islands]]) -> Html:
     rows = []
     for setting, islands in sampled[: view.limits.rows]:
         evidence = islands.log_evidence
@@ -66,25 +69,25 @@ def _table(view: View, sampled: list[tuple[Setting, Islands]]) -> Html:
         *("Setting", "islands completed", "acceptance", "step size", "temperatures"),
         *("ESS at the last one", "log evidence", "effective islands", "collapsed", "health"),
     )
-    made = table(
+    islands_table = table(
         "Islands of each setting, all seeds: least, mean and most", headings, plain_rows(rows)
     )
-    return join((made, view.omitted(len(rows), len(sampled))))
+    return join((islands_table, view.omitted(len(rows), len(sampled))))
 
 
-def _verdicts(view: View, sampled: list[tuple[Setting, Islands]]) -> Html | None:
-    """Of every run that is not ok: why, and what to try."""
-    found = [
+def _verdicts(view: StudyView, sampled: list[tuple[Setting, Islands]]) -> Html | None:
+    """For every run that is not healthy: why, and what to try."""
+    verdicts = [
         el("li", f"{setting.label}, seed {run.record.seed}: {health_of(run.record)}")
         for setting, _ in sampled
         for run in setting.runs
         if health_of(run.record).ok is False
     ]
-    if not found:
+    if not verdicts:
         return None
-    shown = found[: view.limits.rows]
+    shown = verdicts[: view.limits.rows]
     heading = el("p", "Runs whose sampler did not do its work, and what to try:")
-    return join((heading, el("ul", join(shown)), view.omitted(len(shown), len(found), "run")))
+    return join((heading, el("ul", join(shown)), view.omitted(len(shown), len(verdicts), "run")))
 
 
 def _extent(values: list[float]) -> Cell:
@@ -96,68 +99,57 @@ def _extent(values: list[float]) -> Cell:
     return Cell(text, mean)
 
 
-def _acceptance(view: View, drawn: list[tuple[Setting, Islands]]) -> Html | None:
-    rows, cells = [], []
-    for setting, islands in drawn:
-        dots = [
-            (value, f"{setting.label}, {where}: acceptance {value:.3f}")
-            for where, value in islands.by_island("acceptance", view.limits.islands)
-        ]
-        if dots:
-            rows.append((setting.label, dots))
-            named = islands.by_island("acceptance", view.limits.islands)
-            cells += [[setting.label, where, number(value)] for where, value in named]
+def _acceptance(view: StudyView, drawn: list[tuple[Setting, Islands]]) -> Figure | None:
+    rows = _dots(view, drawn, "acceptance")
     if not rows:
         return None
-    title = "Acceptance of each island"
+    means = [f"{name} {sum(d.value for d in dots) / len(dots):.2f}" for name, dots in rows]
     bands = {tuple(s.record.settings.get("acceptance_band") or ()) for s, _ in drawn}
     band = bands.pop() if len(bands) == 1 else ()
-    wanted = (float(band[0]), float(band[1])) if len(band) == 2 and _numbers(band) else None
-    means = [f"{name} {sum(v for v, _ in dots) / len(dots):.2f}" for name, dots in rows]
-    words = "A dot for each island of each seed"
-    words += "; shaded: where the step size is adapted to." if wanted else "."
-    return figure(
-        title,
-        words,
-        dot_chart(
-            rows, Axis("acceptance"), alt=f"Mean acceptance: {'; '.join(means)}.", band=wanted
-        ),
-        table(title, ("Setting", "seed and island", "acceptance"), plain_rows(cells)),
+    interval = (float(band[0]), float(band[1])) if len(band) == 2 and _are_numbers(band) else None
+    caption = "A dot for each island of each seed"
+    caption += "; shaded: where the step size is adapted to." if interval else "."
+    return Figure(
+        "Acceptance of each island",
+        caption,
+        DotChart(rows, Axis("acceptance"), interval),
+        alt=f"Mean acceptance: {'; '.join(means)}.",
     )
 
 
-def _evidence(view: View, drawn: list[tuple[Setting, Islands]]) -> Html | None:
-    rows, cells = [], []
-    for setting, islands in drawn:
-        named = islands.by_island("log_evidence", view.limits.islands)
-        if len(named) < 2:
-            continue
-        best = max(value for _, value in named)
-        dots = [
-            (value - best, f"{setting.label}, {where}: log evidence {value:.2f}")
-            for where, value in named
-        ]
-        rows.append((setting.label, dots))
-        cells += [[setting.label, where, number(value, 5)] for where, value in named]
+def _evidence(view: StudyView, drawn: list[tuple[Setting, Islands]]) -> Figure | None:
+    rows = [(name, dots) for name, dots in _dots(view, drawn, "log_evidence") if len(dots) > 1]
     if not rows:
         return None
-    low, _ = nice_range([value for _, dots in rows for value, _ in dots])
-    title = "Evidence of each island"
-    widths = [f"{name} {-min(v for v, _ in dots):.1f} nats" for name, dots in rows]
-    return figure(
-        title,
+    relative = []
+    for name, dots in rows:
+        best = max(dot.value for dot in dots)
+        relative.append((name, [Dot(dot.label, dot.value - best) for dot in dots]))
+    low, _ = nice_range([dot.value for _, dots in relative for dot in dots])
+    widths = [f"{name} {-min(d.value for d in dots):.1f} nats" for name, dots in relative]
+    exact = [[name, dot.label, number(dot.value, 5)] for name, dots in rows for dot in dots]
+    return Figure(
+        "Evidence of each island",
         "Log evidence below the best island of the setting, in nats. An island that is 5 nats "
         "below has a weight of less than a hundredth of the best, when islands count by evidence.",
-        dot_chart(
-            rows,
-            Axis("log evidence, relative to the best", low, -low * 0.04),
-            alt=f"From the best island to the worst: {'; '.join(widths)}.",
-        ),
-        table(title, ("Setting", "seed and island", "log evidence"), plain_rows(cells)),
+        DotChart(relative, Axis("log evidence, relative to the best", low, -low * 0.04)),
+        alt=f"From the best island to the worst: {'; '.join(widths)}.",
+        data=Table(("Setting", "seed and island", "log evidence"), exact),
     )
 
 
-def _convergence(view: View, sampled: list[tuple[Setting, Islands]]) -> Html:
+def _dots(
+    view: StudyView, drawn: list[tuple[Setting, Islands]], name: str
+) -> list[tuple[str, list[Dot]]]:
+    """A dot for each island of each setting that has this number."""
+    rows = [
+        (setting.label, [Dot(*each) for each in islands.by_island(name, view.limits.islands)])
+        for setting, islands in drawn
+    ]
+    return [(label, dots) for label, dots in rows if dots]
+
+
+def _convergence(view: StudyView, sampled: list[tuple[Setting, Islands]]) -> Html:
     rows = []
     for setting, islands in sampled:
         for each in islands.summaries:
@@ -173,19 +165,19 @@ def _convergence(view: View, sampled: list[tuple[Setting, Islands]]) -> Html:
                 ]
             )
     if not rows:
-        words = (
+        text = (
             "Nested R-hat, and ESS of chains with several draws, are not in these records, which "
             "are of single islands or of an earlier version. They come with"
         )
-        return missing(words, f"sbmc run {view.study.name} --islands 8 --force")
+        return missing(text, f"sbmc run {view.study.name} --islands 8 --force")
     headings = (
         *("Setting", "of what", "nested R-hat, worst", "of independent draws"),
         *("R-hat, worst", "ESS, least", "IACT, longest"),
     )
     shown = rows[: view.limits.rows]
-    made = table("Nested R-hat, R-hat and ESS (first seed)", headings, plain_rows(shown))
-    return join((made, view.omitted(len(shown), len(rows), "line")))
+    summaries = table("Nested R-hat, R-hat and ESS (first seed)", headings, plain_rows(shown))
+    return join((summaries, view.omitted(len(shown), len(rows), "line")))
 
 
-def _numbers(band: tuple) -> bool:
+def _are_numbers(band: tuple) -> bool:
     return all(isinstance(end, int | float) for end in band)

@@ -10,14 +10,16 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from sbmc.checks import BadInput
+from sbmc.report.images import data_url
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import percent, short
-from sbmc_studies.report.collect import Found, Setting
-from sbmc_studies.report.labels import class_name
-from sbmc_studies.report.pictures import data_url, look_up_pictures, look_up_texts
-from sbmc_studies.report.sections.entropy import groups_of
+from sbmc.report.page import Section
+from sbmc_studies.data.class_names import class_name
+from sbmc_studies.figures.entropies import group_names
+from sbmc_studies.report.collect import Setting, StoredRun
+from sbmc_studies.report.inputs import look_up_pictures, look_up_texts
+from sbmc_studies.report.study_view import StudyView, best_setting, missing
 from sbmc_studies.report.tokens import TOKENS, Tokens, look_up_tokens
-from sbmc_studies.report.view import Section, View, best_setting, missing
 from sbmc_studies.runs.examples import FILE, Shown, read_examples
 from sbmc_studies.runs.extremes import TEST, Extreme, read_extremes
 
@@ -36,7 +38,7 @@ class _Card:
     text: str | None = None
 
 
-def build(view: View) -> Section | None:
+def build(view: StudyView) -> Section | None:
     """Pictures or texts of the setting that the answer speaks of, or of the next that has some.
 
     The next is one of the same method, if there is one: the first islands of a larger run keep no
@@ -53,23 +55,23 @@ def build(view: View) -> Section | None:
             rows = _rows(view, run)
             if rows:
                 return Section("inputs", _TITLE, _body(setting, run, *rows))
-    words = "No run here kept which inputs it is most and least certain about. It is kept by"
-    return Section("inputs", _TITLE, missing(words, f"sbmc run {study.name} --force"))
+    text = "No run here kept which inputs it is most and least certain about. It is kept by"
+    return Section("inputs", _TITLE, missing(text, f"sbmc run {study.name} --force"))
 
 
-def _rows(view: View, run: Found) -> tuple[str, list[_Card], list[_Card]] | None:
-    found = read_extremes(run.folder)
+def _rows(view: StudyView, run: StoredRun) -> tuple[str, list[_Card], list[_Card]] | None:
+    extremes = read_extremes(run.folder)
     stored = _stored(view, run)
-    if found is None:
+    if extremes is None:
         return stored
-    by, certain, uncertain = found
+    by, certain, uncertain = extremes
     most = view.limits.examples
     certain, uncertain = certain[:most], uncertain[:most]
-    everything = [*certain, *uncertain]
+    both = [*certain, *uncertain]
     name = str(run.record.data["name"])
-    pictures = look_up_pictures(name, everything, run.record.seed, view.data_dir)
-    texts = look_up_texts(name, everything, view.data_dir)
-    tokens = look_up_tokens(name, str(run.record.data["checksum"]), everything)
+    pictures = look_up_pictures(name, both, run.record.seed, view.data_dir)
+    texts = look_up_texts(name, both, view.data_dir)
+    tokens = look_up_tokens(name, str(run.record.data["checksum"]), both)
     if tokens is not None:
         texts = list(tokens.before)
     if pictures is None and texts is None and stored is not None:
@@ -77,32 +79,31 @@ def _rows(view: View, run: Found) -> tuple[str, list[_Card], list[_Card]] | None
     name_class = partial(_class_name, name, tokens)
     cards = [
         _card(name_class, each, by, pictures[i] if pictures else None, texts[i] if texts else None)
-        for i, each in enumerate(everything)
+        for i, each in enumerate(both)
     ]
     return by, cards[: len(certain)], cards[len(certain) :]
 
 
-def _stored(view: View, run: Found) -> tuple[str, list[_Card], list[_Card]] | None:
-    """What runs on pictures keep beside the record for `sbmc run`'s own picture."""
+def _stored(view: StudyView, run: StoredRun) -> tuple[str, list[_Card], list[_Card]] | None:
+    """The examples that runs on pictures keep beside the record, for the picture of `sbmc run`."""
     path = run.folder / FILE
     if not path.is_file() or not is_zipfile(path):
         return None
     try:
         rows = read_examples(run.folder)
-        cards = [_shown(shown, view.limits.examples) for shown in rows]
+        cards = [_stored_cards(row, view.limits.examples) for row in rows]
     except (BadInput, OSError, ValueError, KeyError, IndexError, TypeError, EOFError, BadZipFile):
         return None
     return "epistemic", cards[0], cards[1]
 
 
-def _shown(shown: Shown, most: int) -> list[_Card]:
+def _stored_cards(shown: Shown, most: int) -> list[_Card]:
     cards = []
     for i in range(min(len(shown), most)):
         truth, label = str(shown.truths[i]), str(shown.labels[i])
-        own = truth.removeprefix("a ")
         verdict = f"“{cut(label, 40)}” {percent(float(shown.confidences[i]), 0)}"
         measure = f"H_ep {_small(float(shown.epistemics[i]))}"
-        right = own == label if truth.startswith("a ") else None
+        right = truth == f"a {label}" if truth.startswith("a ") else None
         cards.append(_Card(cut(truth, 60), verdict, measure, right, np.asarray(shown.images[i])))
     return cards
 
@@ -137,20 +138,20 @@ def _small(entropy: float) -> str:
 
 
 def _body(
-    setting: Setting, run: Found, by: str, certain: list[_Card], uncertain: list[_Card]
+    setting: Setting, run: StoredRun, by: str, certain: list[_Card], uncertain: list[_Card]
 ) -> Html:
     kind = "epistemic entropy" if by == "epistemic" else "entropy (its members never disagree)"
-    outside = any(group.startswith("ood.") for group in groups_of(setting))
+    outside = any(group.startswith("ood.") for group in group_names(setting.pooled.values))
     turns = "in turns from the test set and each group out of domain, " if outside else ""
-    words = (
+    intro = (
         f"By {setting.label}, seed {run.record.seed}. The upper row has, for each label that it "
         f"gives, the input of least {kind}, at most {len(certain)}; the lower one has, {turns}the "
         "inputs of most."
     )
     if not any(card.image is not None or card.text for card in (*certain, *uncertain)):
-        words += " Their pictures or texts are not on this machine, or only features of them exist."
+        intro += " Their pictures or texts are not on this machine, or only features of them exist."
     parts = [
-        el("p", words),
+        el("p", intro),
         el("h4", "Most certain"),
         _list(certain, "certain"),
         el("h4", "Least certain"),

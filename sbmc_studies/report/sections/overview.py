@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import count, seconds
+from sbmc.report.page import Section
 from sbmc.report.tables import facts, plain_rows, table
-from sbmc_studies.experiments.methods import METHODS
+from sbmc_studies.experiments.methods import METHODS, method_label
 from sbmc_studies.report.collect import Study
-from sbmc_studies.report.labels import method_label
-from sbmc_studies.report.view import Section, View
+from sbmc_studies.report.study_view import StudyView
 
 # A longer list would keep readers from the results.
 _FOLD = 6
 _TOY = "two modes in one dimension: what s and a cold posterior do to long chains"
 
 
-def build(view: View) -> Section:
+def build(view: StudyView) -> Section:
     """What was run."""
     study = view.study
     runs = study.runs
@@ -25,7 +25,7 @@ def build(view: View) -> Section:
     measured = [value for value in spent if value is not None]
     derived = sum(run.record.derived_from is not None for run in runs)
     pairs: list[tuple[object, object]] = [
-        ("Runs", _runs_words(study, len(runs), derived)),
+        ("Runs", _count_runs(study, len(runs), derived)),
         ("Seeds", cut(", ".join(map(str, seeds)), 120)),
     ]
     if data:
@@ -42,14 +42,14 @@ def build(view: View) -> Section:
     rows = []
     for method in list(dict.fromkeys(setting.method for setting in study.settings)):
         known = METHODS.get(method)
-        some = study.find(method)
+        settings = study.find(method)
         rows.append(
             (
                 method_label(method),
                 el("code", cut(method, 40)),
                 cut(known.description, 200) if known else "not known to this version",
-                len(some),
-                sum(len(setting.runs) for setting in some),
+                len(settings),
+                sum(len(setting.runs) for setting in settings),
             )
         )
     most = view.limits.rows
@@ -71,14 +71,14 @@ def title_of(study: Study) -> str:
     return _TOY if study.name == "toy" else "An experiment that this version does not know by name."
 
 
-def _runs_words(study: Study, runs: int, derived: int) -> str:
-    words = f"{count(runs, 'completed run')} of {count(len(study.settings), 'setting')}"
+def _count_runs(study: Study, runs: int, derived: int) -> str:
+    text = f"{count(runs, 'completed run')} of {count(len(study.settings), 'setting')}"
     if derived:
-        words += f", {derived:,} of them the first islands of a larger run"
-    return words
+        text += f", {derived:,} of them the first islands of a larger run"
+    return text
 
 
-def _others(view: View) -> list[Html | None]:
+def _others(view: StudyView) -> list[Html | None]:
     others = view.study.others
     if not others:
         return []
@@ -92,11 +92,11 @@ def _others(view: View) -> list[Html | None]:
         for run in others[: view.limits.rows]
     ]
     caption = "Runs without a result that could stand in a table"
-    made = table(caption, ("Method", "Seed", "Outcome", "Why"), plain_rows(rows))
-    return [made, view.omitted(len(rows), len(others), "run")]
+    failures = table(caption, ("Method", "Seed", "Outcome", "Why"), plain_rows(rows))
+    return [failures, view.omitted(len(rows), len(others), "run")]
 
 
 def _failures(islands: list) -> str:
     failed = [i for i in islands if isinstance(i, dict) and i.get("outcome") != "completed"]
-    words = f"{count(len(failed), 'island')} of {len(islands)} did not complete"
-    return f"{words}: {failed[0].get('message') or 'no reason given'}" if failed else words
+    text = f"{count(len(failed), 'island')} of {len(islands)} did not complete"
+    return f"{text}: {failed[0].get('message') or 'no reason given'}" if failed else text

@@ -8,14 +8,15 @@ from typing import Any
 
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import MISSING, count, seconds, short
+from sbmc.report.page import Section
 from sbmc.report.tables import Cell, facts, plain_rows, table
 from sbmc_studies.report.collect import Setting
-from sbmc_studies.report.view import Section, View
+from sbmc_studies.report.study_view import StudyView
 
 _MOST = 160
 
 
-def build(view: View) -> Section | None:
+def build(view: StudyView) -> Section | None:
     """The section; None if nothing completed."""
     settings = view.study.settings
     if not settings:
@@ -24,7 +25,7 @@ def build(view: View) -> Section | None:
     return Section("settings", "Settings, versions, cost", join(body))
 
 
-def _common(view: View, settings: Sequence[Setting]) -> Html:
+def _common(view: StudyView, settings: Sequence[Setting]) -> Html:
     first = settings[0].record.settings
     names = [
         name
@@ -32,39 +33,39 @@ def _common(view: View, settings: Sequence[Setting]) -> Html:
         if value is not None and all(_same(each.record.settings, name, value) for each in settings)
     ]
     shown = names[: view.limits.keys]
-    pairs = [(el("code", cut(name, 60)), _words(first[name])) for name in shown]
+    pairs = [(el("code", cut(name, 60)), _text(first[name])) for name in shown]
     if not pairs:
         return el("p", "No setting is the same in all runs.")
     title = "Settings of all runs" if len(settings) > 1 else "Settings"
     return join((el("h4", title), facts(pairs), view.omitted(len(shown), len(names))))
 
 
-def _varied(view: View, settings: Sequence[Setting]) -> Html | None:
+def _varied(view: StudyView, settings: Sequence[Setting]) -> Html | None:
     if len(settings) < 2:
         return None
     names = dict.fromkeys(name for each in settings for name in each.record.settings)
     varied = [
         name
         for name in names
-        if len({_words(each.record.settings.get(name)) for each in settings}) > 1
+        if len({_text(each.record.settings.get(name)) for each in settings}) > 1
     ][: view.limits.keys]
     if not varied:
         return None
     rows = []
     for each in settings[: view.limits.rows]:
-        own = each.record.settings
-        words = ", ".join(
-            f"{cut(name, 40)}\u00a0=\u00a0{_words(own[name])}"
+        settings_of_run = each.record.settings
+        text = ", ".join(
+            f"{cut(name, 40)}\u00a0=\u00a0{_text(settings_of_run[name])}"
             for name in varied
-            if own.get(name) is not None
+            if settings_of_run.get(name) is not None
         )
-        rows.append([each.label, cut(words, 1200), el("code", each.record.hash)])
-    made = table("Settings that differ", ("Setting", "its own", "hash"), plain_rows(rows))
+        rows.append([each.label, cut(text, 1200), el("code", each.record.hash)])
+    differing = table("Settings that differ", ("Setting", "its own", "hash"), plain_rows(rows))
     summary = el("summary", f"Settings that differ ({count(len(varied), 'name')})")
-    return el("details", summary, made)
+    return el("details", summary, differing)
 
 
-def _cost(view: View) -> Html:
+def _cost(view: StudyView) -> Html:
     rows = []
     for each in view.study.settings[: view.limits.rows]:
         cost = each.pooled.cost
@@ -80,12 +81,12 @@ def _cost(view: View) -> Html:
         *("Setting", "epochs a chain", "epochs of the anchor", "epochs in all"),
         *("wall time", "ms an epoch"),
     )
-    words = "A dash: first islands of a larger run, whose time was not measured on their own."
-    made = table("Cost, mean over seeds", headings, plain_rows(rows))
-    return join((el("h4", "Cost"), made, el("p", words, class_="note")))
+    note = "A dash: first islands of a larger run, whose time was not measured on their own."
+    costs = table("Cost, mean over seeds", headings, plain_rows(rows))
+    return join((el("h4", "Cost"), costs, el("p", note, class_="note")))
 
 
-def _machines(view: View) -> Html:
+def _machines(view: StudyView) -> Html:
     kinds: dict[str, int] = {}
     for run in view.study.runs:
         content = {**run.record.versions, **run.record.hardware}
@@ -95,7 +96,7 @@ def _machines(view: View) -> Html:
     parts: list[Html | None] = [el("h4", "Versions and machines")]
     for key, runs in sorted(kinds.items(), key=lambda each: (-each[1], each[0]))[:most]:
         content = json.loads(key)
-        pairs = [(cut(name, 40), _words(value)) for name, value in list(content.items())[:40]]
+        pairs = [(cut(name, 40), _text(value)) for name, value in list(content.items())[:40]]
         parts.append(
             el("div", el("p", el("b", count(runs, "run"))), facts(pairs), class_="machine")
         )
@@ -104,10 +105,10 @@ def _machines(view: View) -> Html:
 
 
 def _same(settings: Mapping[str, Any], name: str, value: Any) -> bool:
-    return name in settings and _words(settings[name]) == _words(value)
+    return name in settings and _text(settings[name]) == _text(value)
 
 
-def _words(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
         return MISSING
     if isinstance(value, bool):
@@ -115,5 +116,5 @@ def _words(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.8g}"
     if isinstance(value, list | tuple):
-        return cut(", ".join(_words(each) for each in value[:40]), _MOST)
+        return cut(", ".join(_text(each) for each in value[:40]), _MOST)
     return cut(value, _MOST)

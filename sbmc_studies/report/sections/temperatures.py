@@ -1,18 +1,17 @@
-"""SMC on its way from prior to posterior: temperatures, ESS and acceptance, step by step."""
+"""SMC step by step, from the prior to the posterior: temperatures, ESS and acceptance."""
 
 from __future__ import annotations
 
 import math
 
-from sbmc.report.charts.frame import Axis, nice_range
-from sbmc.report.charts.lines import Curve, line_chart
-from sbmc.report.charts.looks import legend, make_looks
-from sbmc.report.figure import curve_table, figure
-from sbmc.report.markup import Html
+from sbmc.report.charts import Curve, LineChart
+from sbmc.report.charts.axis import Axis, nice_range
+from sbmc.report.charts.style import series_style
+from sbmc.report.figure import Figure
 from sbmc.report.numbers import short
 from sbmc_studies.report.collect import Setting
-from sbmc_studies.report.islands import Islands, of_runs
-from sbmc_studies.report.view import View
+from sbmc_studies.report.islands import Islands, islands_of_runs
+from sbmc_studies.report.study_view import StudyView
 
 _COLUMNS = {
     "temperature": ("Temperatures", "temperature λ", "From the prior (0) to the posterior (1)"),
@@ -21,7 +20,7 @@ _COLUMNS = {
 }
 
 
-def build_figures(view: View, drawn: list[tuple[Setting, Islands]]) -> list[Html]:
+def build_figures(view: StudyView, drawn: list[tuple[Setting, Islands]]) -> list[Figure]:
     """Three figures of the first setting that went through temperatures.
 
     Args:
@@ -36,40 +35,38 @@ def build_figures(view: View, drawn: list[tuple[Setting, Islands]]) -> list[Html
         return []
     setting, _ = ladders[0]
     run = setting.runs[0]
-    own = of_runs([run])
-    made = [_figure(view, setting, run.record.seed, own, name) for name in _COLUMNS]
-    return [each for each in made if each is not None]
+    islands = islands_of_runs([run])
+    figures = [_figure(view, setting, run.record.seed, islands, name) for name in _COLUMNS]
+    return [figure for figure in figures if figure is not None]
 
 
-def _figure(view: View, setting: Setting, seed: int, own: Islands, name: str) -> Html | None:
-    paths = own.paths(name)[: view.limits.series]
-    if not paths:
+def _figure(
+    view: StudyView, setting: Setting, seed: int, islands: Islands, name: str
+) -> Figure | None:
+    paths = islands.paths(name)
+    shown = paths[: view.limits.series]
+    if not shown:
         return None
-    title, label, words = _COLUMNS[name]
-    steps = min(max(map(len, paths)), view.limits.points)
-    x = [float(i + 1) for i in range(steps)]
-    columns = [
-        (f"island {i}", [path[k] if k < len(path) else math.nan for k in range(steps)])
-        for i, path in enumerate(paths)
+    title, label, caption = _COLUMNS[name]
+    steps = min(max(map(len, shown)), view.limits.points)
+    x = [float(step + 1) for step in range(steps)]
+    curves = [
+        Curve(series_style(i, f"island {i}"), x, [*path, *[math.nan] * steps][:steps])
+        for i, path in enumerate(shown)
     ]
-    looks = make_looks([each for each, _ in columns])
-    values = [v for path in paths for v in path[:steps]]
+    values = [value for path in shown for value in path[:steps]]
     log = name == "temperature" and min(values) > 0
     low, high = nice_range(values, zero=not log, log=log)
-    if name != "ess":
-        high = 1.0
-    counts = [len(path) for path in paths]
-    told = f"{min(counts)} to {max(counts)} temperatures; {label} from {short(min(values))} to "
-    whole = "" if len(own.paths(name)) == len(paths) else f", the first {len(paths)} islands"
-    return figure(
+    counts = [len(path) for path in shown]
+    which = "" if len(paths) == len(shown) else f", the first {len(shown)} islands"
+    return Figure(
         title,
-        f"{words}: {setting.label}, seed {seed}{whole}.",
-        line_chart(
-            [Curve(look, x, y) for look, (_, y) in zip(looks, columns, strict=True)],
+        f"{caption}: {setting.label}, seed {seed}{which}.",
+        LineChart(
+            curves,
             Axis("step", 1.0, float(max(steps, 2))),
-            Axis(label, low, high, log=log),
-            alt=f"{title}: {told}{short(max(values))}.",
+            Axis(label, low, high if name == "ess" else 1.0, log=log),
         ),
-        curve_table(title, "step", x, columns),
-        legend=legend(looks),
+        alt=f"{title}: {min(counts)} to {max(counts)} temperatures; {label} from "
+        f"{short(min(values))} to {short(max(values))}.",
     )

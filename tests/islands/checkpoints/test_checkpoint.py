@@ -38,8 +38,8 @@ def island(index, outcome="completed"):
     return Island(IslandReport(index, outcome), positions)
 
 
-def opened(path, islands=range(5), plan=pairs, identity=IDENTITY, threads=2, needed=1000):
-    return Checkpoint.open(CheckpointAt(path, 5.0), identity, islands, plan, threads, needed)
+def opened(path, islands=range(5), planner=pairs, identity=IDENTITY, threads=2, needed=1000):
+    return Checkpoint.open(CheckpointAt(path, 5.0), identity, islands, planner, threads, needed)
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -65,7 +65,7 @@ def test_a_new_folder_gets_a_manifest(path):
 
 def test_batches_and_threads_are_those_of_the_beginning(path):
     before = contents(opened(path))
-    again = opened(path, plan=lambda islands: [tuple(islands)], threads=7)
+    again = opened(path, planner=lambda islands: [tuple(islands)], threads=7)
     assert (again.batches, again.threads) == ([(0, 1), (2, 3), (4,)], 2)
     assert contents(again) == before
 
@@ -73,23 +73,23 @@ def test_batches_and_threads_are_those_of_the_beginning(path):
 def test_finished_islands_come_back_and_their_batches_are_not_open(path):
     checkpoint = opened(path)
     checkpoint_files = pickle.loads(pickle.dumps(checkpoint.checkpoint_files()))
-    checkpoint_files.keep([island(0), island(1, "stuck")])
-    checkpoint_files.keep([island(2), island(3, "failed")])
+    checkpoint_files.save_islands([island(0), island(1, "stuck")])
+    checkpoint_files.save_islands([island(2), island(3, "failed")])
     for each in (checkpoint, opened(path)):
         finished = each.finished()
         assert list(finished) == [0, 1, 2]
         assert torch.equal(finished[2].positions, island(2).positions)
         assert finished[1].report == IslandReport(1, "stuck")
         assert each.open_batches() == [(2, 3), (4,)]  # a batch runs as a whole
-    checkpoint_files.keep([island(2), island(3)])
-    checkpoint_files.keep([island(4, "non-finite")])
+    checkpoint_files.save_islands([island(2), island(3)])
+    checkpoint_files.save_islands([island(4, "non-finite")])
     assert checkpoint.open_batches() == [(4,)]
     assert list(checkpoint.finished()) == [0, 1, 2, 3]
 
 
 def test_a_damaged_island_opens_its_batch_again(path):
     checkpoint = opened(path)
-    checkpoint.checkpoint_files().keep([island(index) for index in range(5)])
+    checkpoint.checkpoint_files().save_islands([island(index) for index in range(5)])
     assert checkpoint.open_batches() == []
     name = "island-00003.safetensors"
     checkpoint.store.write(name, checkpoint.store.read(name)[:-1])
@@ -118,7 +118,7 @@ def test_states_of_batches_that_have_ended_are_removed_when_it_is_opened(path):
     checkpoint_files = checkpoint.checkpoint_files()
     for batch in [(0, 1), (0,), (2, 3), (2,), (3,), (4,)]:
         checkpoint_files.checkpointer(batch).begin()
-    checkpoint_files.keep(
+    checkpoint_files.save_islands(
         [island(0), island(1), island(2)]
     )  # killed before the states were removed
     left = [batch_name(batch) for batch in [(2, 3), (3,), (4,)]]
@@ -168,11 +168,11 @@ def test_fewer_islands_are_refused(path):
     refused(path, f"{rule} 5 of them, without 0, 1, 2, 3, 4.", islands=range(5, 10))
 
 
-def check_extended(path, plan=pairs):
+def check_extended(path, planner=pairs):
     checkpoint = opened(path)
-    checkpoint.checkpoint_files().keep([island(index) for index in range(5)])
+    checkpoint.checkpoint_files().save_islands([island(index) for index in range(5)])
     before = contents(checkpoint)
-    wider = opened(path, islands=range(8), plan=plan, threads=9)
+    wider = opened(path, islands=range(8), planner=planner, threads=9)
     assert wider.batches == [(0, 1), (2, 3), (4,), (5, 6), (7,)]
     assert wider.threads == 2
     assert wider.open_batches() == [(5, 6), (7,)]
@@ -190,8 +190,8 @@ def test_a_run_is_extended_and_its_old_batches_stay(path):
 def test_planning_the_old_islands_anew_is_caught(path, monkeypatch):
     from sbmc.islands.checkpoints import checkpoint
 
-    def anew(where, old, islands, plan):
-        return replace(old, batches=plan(islands))
+    def anew(where, old, islands, planner):
+        return replace(old, batches=planner(islands))
 
     monkeypatch.setattr(checkpoint, "_extended", anew)
     with pytest.raises(AssertionError):
@@ -200,13 +200,13 @@ def test_planning_the_old_islands_anew_is_caught(path, monkeypatch):
 
 def test_islands_need_not_begin_at_zero(path):
     checkpoint = opened(path, islands=range(100, 103))
-    checkpoint.checkpoint_files().keep([island(100), island(101), island(5)])
+    checkpoint.checkpoint_files().save_islands([island(100), island(101), island(5)])
     assert list(checkpoint.finished()) == [100, 101]  # 5 is none of its own
     assert checkpoint.open_batches() == [(102,)]
 
 
 def test_a_plan_that_loses_an_island_is_refused(path):
-    refused(path, "`plan` must be one that gives each island", plan=lambda islands: [(0, 1)])
+    refused(path, "`planner` must be one that gives each island", planner=lambda islands: [(0, 1)])
 
 
 def test_folders_that_are_no_checkpoints_are_refused(tmp_path):
@@ -235,11 +235,13 @@ def test_too_little_space_is_found_before_anything_is_written(tmp_path):
 
 def test_finished_islands_are_copied_and_nothing_else(tmp_path):
     source = opened(tmp_path / "a", islands=range(6))
-    source.checkpoint_files().keep(
+    source.checkpoint_files().save_islands(
         [island(0), island(1, "failed"), island(2, "stuck"), island(3), island(5)]
     )
-    target = opened(tmp_path / "b", islands=range(5), plan=lambda islands: [(i,) for i in islands])
-    target.checkpoint_files().keep([island(0), island(3, "failed")])
+    target = opened(
+        tmp_path / "b", islands=range(5), planner=lambda islands: [(i,) for i in islands]
+    )
+    target.checkpoint_files().save_islands([island(0), island(3, "failed")])
     before = target.store.read("island-00000.safetensors")
     assert copy_islands(source, tmp_path / "b") == [2, 3]  # 0 is there, 1 failed, 5 is not wanted
     assert list(target.finished()) == [0, 2, 3]

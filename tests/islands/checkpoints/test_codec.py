@@ -128,7 +128,7 @@ def test_other_files_are_damaged_ones(data):
 
 
 def test_a_pack_of_another_kind_is_no_stack():
-    with pytest.raises(Damaged, match="no stack"):
+    with pytest.raises(Damaged, match="not a stack"):
         decode(pack({}, {"kind": "island"}))
 
 

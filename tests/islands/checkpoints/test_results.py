@@ -114,7 +114,7 @@ def test_a_file_under_another_island_s_name_is_damaged(store, caplog):
 
 
 def test_another_kind_of_pack_is_no_island():
-    with pytest.raises(Damaged, match="no island"):
+    with pytest.raises(Damaged, match="not an island"):
         decode_island(pack({}, {"kind": "stack"}))
 
 

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from sbmc import HMC, SMC
 from sbmc.islands.checkpoints import Checkpoint, CheckpointAt
 from sbmc.islands.island import Island, start_at_anchor, start_at_prior
-from sbmc.islands.work import Batch, Work
+from sbmc.islands.job import Batch, Job
 from sbmc.likelihoods import as_likelihood
 from sbmc.model.data import Examples
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.samplers.contract import Sampler
-from sbmc.target.building import EngineBuilder
+from sbmc.target.builder import EngineBuilder
 
 SAMPLERS = {
     "hmc": HMC(steps=6, leapfrog=3),
@@ -35,9 +35,7 @@ SAMPLERS = {
 }
 
 
-def make_work(
-    sampler: Sampler, likelihood: object = "categorical", threads: int | None = 1
-) -> Work:
+def make_work(sampler: Sampler, likelihood: object = "categorical", threads: int | None = 1) -> Job:
     """Islands of three particles on a network of a dozen weights, by the pieces `fit` uses."""
     rng = torch.Generator().manual_seed(7)
     inputs = torch.randn(16, 2, generator=rng)
@@ -51,7 +49,7 @@ def make_work(
     start = start_at_prior if isinstance(sampler, SMC) else start_at_anchor
     engine = build(anchor)
     engine.settle()
-    return Work(sampler, engine, [prior], start, particles=3, seed=11, threads=threads)
+    return Job(sampler, engine, [prior], start, particles=3, seed=11, threads=threads)
 
 
 def open_checkpoint(folder: Path, batches: list[Batch], every: float = 0.0) -> Checkpoint:

@@ -49,7 +49,7 @@ def test_a_pool_is_wrapped():
         ((Processes,), "`executor` must be a name, settings such as"),
         (("in-process", 2), "`workers` must be left out with the executor in-process"),
         (("processes", 2, "auto"), "`address` must be left out with the executor processes"),
-        ((InProcess(), 2), "`workers` must be left out where `executor` is no name"),
+        ((InProcess(), 2), "`workers` must be left out unless `executor` is a name"),
         (("processes", 0), "`workers` must be a positive integer or None, but got 0"),
         (("ray", 2.5), "`workers` must be a positive integer or None"),
         (("ray", None, ""), "`address` must be that of a Ray cluster"),

@@ -6,7 +6,7 @@ import pytest
 from islands.executors.pieces import SAMPLERS, alone, make_work, open_checkpoint, same_bits
 
 from sbmc.islands.checkpoints import Stopped
-from sbmc.islands.executors.contract import TELL_INTERVAL, run_in_worker
+from sbmc.islands.executors.contract import PROGRESS_INTERVAL, run_in_worker
 
 
 class Clock:
@@ -22,15 +22,17 @@ def never() -> bool:
     return False
 
 
-@pytest.mark.parametrize(("step", "expected"), [(0.0, [1, 6]), (TELL_INTERVAL, [1, 2, 3, 4, 5, 6])])
-def test_news_come_at_most_twice_a_second_and_always_at_the_end(step, expected):
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0.0, [1, 6]), (PROGRESS_INTERVAL, [1, 2, 3, 4, 5, 6])]
+)
+def test_progress_is_reported_at_most_twice_a_second_and_at_the_end(step, expected):
     told = []
-    work = make_work(SAMPLERS["hmc"])
-    run_in_worker(work, (0,), None, lambda b, f: told.append((b, f["done"])), never, Clock(step))
+    job = make_work(SAMPLERS["hmc"])
+    run_in_worker(job, (0,), None, lambda b, f: told.append((b, f["done"])), never, Clock(step))
     assert told == [((0,), done) for done in expected]
 
 
-def test_a_batch_without_a_keeper_stops_at_its_next_news():
+def test_a_batch_without_checkpoints_stops_at_its_next_report():
     asked = []
 
     def stop() -> bool:
@@ -44,9 +46,9 @@ def test_a_batch_without_a_keeper_stops_at_its_next_news():
 
 
 def test_islands_are_kept_and_states_removed(tmp_path):
-    work = make_work(SAMPLERS["hmc"])
+    job = make_work(SAMPLERS["hmc"])
     checkpoint = open_checkpoint(tmp_path, alone(1))
-    islands = run_in_worker(work, (0,), checkpoint.checkpoint_files(), lambda b, f: None, never)
+    islands = run_in_worker(job, (0,), checkpoint.checkpoint_files(), lambda b, f: None, never)
     assert same_bits([checkpoint.finished()[0]], islands)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "island-00000.safetensors",
@@ -55,7 +57,7 @@ def test_islands_are_kept_and_states_removed(tmp_path):
 
 
 def test_a_batch_that_was_stopped_goes_on(tmp_path):
-    work = make_work(SAMPLERS["hmc"])
+    job = make_work(SAMPLERS["hmc"])
     checkpoint_files = open_checkpoint(tmp_path, alone(1), every=1e9).checkpoint_files()
     asked = []
 
@@ -64,11 +66,11 @@ def test_a_batch_that_was_stopped_goes_on(tmp_path):
         return len(asked) == 3
 
     with pytest.raises(Stopped):
-        run_in_worker(work, (0,), checkpoint_files, lambda b, f: None, stop)
+        run_in_worker(job, (0,), checkpoint_files, lambda b, f: None, stop)
     told = []
     (island,) = run_in_worker(
-        work, (0,), checkpoint_files, lambda b, f: told.append(f["done"]), never
+        job, (0,), checkpoint_files, lambda b, f: told.append(f["done"]), never
     )
     assert told[0] >= 3, "it did not begin anew"
     assert island.report.attempts == 2
-    assert same_bits([island], work.run((0,)))
+    assert same_bits([island], job.run((0,)))

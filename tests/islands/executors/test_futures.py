@@ -23,34 +23,34 @@ from islands.executors.pieces import (
 from sbmc.checks import BadInput
 from sbmc.islands.executors import Futures, InProcess
 from sbmc.islands.executors.futures import _task
-from sbmc.islands.executors.sending import as_done, digest_of, pack_work
-from sbmc.islands.running import Interrupted, run_batches
+from sbmc.islands.executors.serialization import as_done, digest_of, pack_job
+from sbmc.islands.scheduler import Interrupted, run_batches
 
 
-def drive(work, executor, islands=3, **settings):
-    return run_batches(work, alone(islands), executor=executor, progress=False, **settings)
+def drive(job, executor, islands=3, **settings):
+    return run_batches(job, alone(islands), executor=executor, progress=False, **settings)
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", categorical], ids=["fused", "in turns"])
 @pytest.mark.parametrize("name", list(SAMPLERS))
 def test_threads_give_the_same_bits_and_leave_torchs_threads_alone(name, likelihood):
-    work = make_work(SAMPLERS[name], likelihood, threads=None)
+    job = make_work(SAMPLERS[name], likelihood, threads=None)
     before = torch.get_num_threads()
     with ThreadPoolExecutor(2) as pool:
-        islands = drive(work, Futures(pool))
+        islands = drive(job, Futures(pool))
         assert pool.submit(torch.get_num_threads).result() == before
-    assert same_bits(islands, drive(work, InProcess(fold=1)))
+    assert same_bits(islands, drive(job, InProcess(fold=1)))
     assert torch.get_num_threads() == before
 
 
 def test_processes_give_the_same_bits_and_a_broken_pool_is_said_to_be_broken(tmp_path):
     with ProcessPoolExecutor(1, mp_context=forked.CONTEXT) as pool:
         for name in SAMPLERS:
-            work = make_work(SAMPLERS[name], categorical)
-            assert same_bits(drive(work, Futures(pool)), drive(work, InProcess(fold=1)))
-        work = make_work(SAMPLERS["hmc"], Deadly(str(tmp_path)))
-        with pytest.raises(RuntimeError, match="cannot be made again here"):
-            drive(work, Futures(pool))
+            job = make_work(SAMPLERS[name], categorical)
+            assert same_bits(drive(job, Futures(pool)), drive(job, InProcess(fold=1)))
+        job = make_work(SAMPLERS["hmc"], Deadly(str(tmp_path)))
+        with pytest.raises(RuntimeError, match="cannot make it again"):
+            drive(job, Futures(pool))
     assert (tmp_path / "killed-0").exists()
 
 
@@ -72,10 +72,10 @@ class Inline(Executor):
 
 def test_any_pool_will_do_and_a_lost_task_is_tried_again():
     pool = Inline()
-    work = make_work(SAMPLERS["hmc"])
-    islands = drive(work, Futures(pool))
+    job = make_work(SAMPLERS["hmc"])
+    islands = drive(job, Futures(pool))
     assert Futures(pool).workers is None
-    assert same_bits(islands, drive(work, InProcess(fold=1)))
+    assert same_bits(islands, drive(job, InProcess(fold=1)))
     assert [island.report.attempts for island in islands] == [2, 1, 1]
 
 
@@ -97,7 +97,7 @@ def test_ctrl_c_stops_tasks_at_their_next_place(tmp_path):
     import threading
 
     (tmp_path / "pids").mkdir()
-    work = make_work(SAMPLERS["hmc"], Slow(str(tmp_path / "pids"), 0.03, parent=0))
+    job = make_work(SAMPLERS["hmc"], Slow(str(tmp_path / "pids"), 0.03, parent=0))
     checkpoint = open_checkpoint(tmp_path / "run", alone(3), every=1e9)
 
     def press() -> None:
@@ -108,7 +108,7 @@ def test_ctrl_c_stops_tasks_at_their_next_place(tmp_path):
         thread = threading.Thread(target=press)
         thread.start()
         with pytest.raises(Interrupted):
-            drive(work, Futures(pool), checkpoint=checkpoint)
+            drive(job, Futures(pool), checkpoint=checkpoint)
         thread.join()
     plain = make_work(SAMPLERS["hmc"], categorical)
     islands = run_batches(
@@ -123,8 +123,8 @@ def test_ctrl_c_stops_tasks_at_their_next_place(tmp_path):
 
 
 def test_a_task_whose_session_is_gone_stops(tmp_path):
-    work = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.03, parent=0))
-    payload = pack_work(work, None)
+    job = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.03, parent=0))
+    payload = pack_job(job, None)
     import socket
 
     token = socket.gethostname(), str(tmp_path / "never made")

@@ -31,11 +31,11 @@ from islands.executors.pieces import (
 
 from sbmc.checks import BadInput
 from sbmc.islands.executors import InProcess, Processes
-from sbmc.islands.running import Interrupted, run_batches
+from sbmc.islands.scheduler import Interrupted, run_batches
 
 
-def drive(work, executor, islands=2, **settings):
-    return run_batches(work, alone(islands), executor=executor, progress=False, **settings)
+def drive(job, executor, islands=2, **settings):
+    return run_batches(job, alone(islands), executor=executor, progress=False, **settings)
 
 
 def children() -> set[int]:
@@ -53,19 +53,19 @@ def _nobody_is_left_behind():
 
 
 def test_same_bits_as_in_process():
-    work = make_work(SAMPLERS["hmc"])
-    expected = drive(work, InProcess(fold=1), 3)
-    assert same_bits(drive(work, Processes(workers=2), 3), expected)
+    job = make_work(SAMPLERS["hmc"])
+    expected = drive(job, InProcess(fold=1), 3)
+    assert same_bits(drive(job, Processes(workers=2), 3), expected)
     # The planted bug: noise that follows the worker, not the island.
-    assert not same_bits(drive(replace(work, seed=12), InProcess(fold=1), 3), expected)
+    assert not same_bits(drive(replace(job, seed=12), InProcess(fold=1), 3), expected)
 
 
 def test_a_killed_worker_is_replaced_and_its_island_goes_on_with_the_same_bits(tmp_path):
     # From inside and at a given call, so that it is always in the middle of an island.
     expected = drive(make_work(SAMPLERS["smc"], categorical), InProcess(fold=1))
-    work = make_work(SAMPLERS["smc"], Deadly(str(tmp_path)))
+    job = make_work(SAMPLERS["smc"], Deadly(str(tmp_path)))
     checkpoint = open_checkpoint(tmp_path / "run", alone(2))
-    islands = drive(work, Processes(workers=1), checkpoint=checkpoint)
+    islands = drive(job, Processes(workers=1), checkpoint=checkpoint)
     assert (tmp_path / "killed-0").exists()
     assert same_bits(islands, expected)
     assert sorted(island.report.attempts for island in islands) == [1, 2]
@@ -74,7 +74,7 @@ def test_a_killed_worker_is_replaced_and_its_island_goes_on_with_the_same_bits(t
 @pytest.mark.integration
 def test_a_worker_that_is_killed_from_outside(tmp_path):
     expected = drive(make_work(SAMPLERS["hmc"], categorical), InProcess(fold=1), 2)
-    work, killed = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.02)), []
+    job, killed = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.02)), []
 
     def kill() -> None:
         wait_until(lambda: pids_in(tmp_path))
@@ -85,20 +85,20 @@ def test_a_worker_that_is_killed_from_outside(tmp_path):
 
     thread = threading.Thread(target=kill)
     thread.start()
-    islands = drive(work, Processes(workers=1), 2)
+    islands = drive(job, Processes(workers=1), 2)
     thread.join()
     assert len(killed) == 1
     assert same_bits(islands, expected)
     assert sum(island.report.attempts for island in islands) == 3
 
 
-def test_an_island_that_is_given_up_leaves_the_others(tmp_path):
-    expected = drive(make_work(SAMPLERS["hmc"], categorical), InProcess(fold=1))
-    work = make_work(SAMPLERS["hmc"], Deadly(str(tmp_path)))
-    islands = drive(work, Processes(workers=1), retries=0)
-    assert islands[0].report.outcome == "failed"
-    assert islands[0].report.message == "WorkerLost: its process ended by signal 9"
-    assert same_bits(islands[1:], expected[1:])
+def test_an_island_whose_workers_die_is_given_up_and_says_by_which_signal(monkeypatch):
+    dies = "import os; os.kill(os.getpid(), 9)"
+    monkeypatch.setattr("sbmc.islands.executors.processes._BEGIN", dies)
+    (island,) = drive(make_work(SAMPLERS["hmc"]), Processes(workers=1), 1, retries=1)
+    assert island.report.outcome == "failed"
+    assert island.report.message == "WorkerLost: its process ended by signal 9"
+    assert island.report.attempts == 2
 
 
 @dataclass
@@ -117,8 +117,8 @@ class Sequel:
 
 
 def test_errors_of_the_likelihood_end_their_island_alone(tmp_path):
-    work = make_work(SAMPLERS["hmc"], Sequel(str(tmp_path), os.getpid()))
-    islands = drive(work, Processes(workers=1), 6)
+    job = make_work(SAMPLERS["hmc"], Sequel(str(tmp_path), os.getpid()))
+    islands = drive(job, Processes(workers=1), 6)
     assert [island.report.message for island in islands] == [
         "ValueError: on purpose",
         "MemoryError: on purpose",
@@ -143,9 +143,9 @@ class ThreadsSeen:
 
 
 def test_prints_do_no_harm_threads_are_set_and_idle_workers_are_not_started(tmp_path, capfd):
-    work = make_work(SAMPLERS["hmc"], ThreadsSeen(str(tmp_path)), threads=None)
+    job = make_work(SAMPLERS["hmc"], ThreadsSeen(str(tmp_path)), threads=None)
     capfd.readouterr()
-    islands = drive(work, Processes(workers=9, threads=3), 1)
+    islands = drive(job, Processes(workers=9, threads=3), 1)
     out, err = capfd.readouterr()
     assert out == ""
     assert "a model may print\n" in err
@@ -201,7 +201,7 @@ def test_workers_that_die_at_their_start_stop_the_run(monkeypatch):
 def test_a_worker_that_does_not_stop_in_time_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr("sbmc.islands.executors.processes.GRACE", 0.2)
     (tmp_path / "pids").mkdir()
-    work = make_work(SAMPLERS["hmc"], Slow(str(tmp_path / "pids"), 600.0))
+    job = make_work(SAMPLERS["hmc"], Slow(str(tmp_path / "pids"), 600.0))
     checkpoint = open_checkpoint(tmp_path / "run", alone(2))
 
     def press() -> None:
@@ -211,7 +211,7 @@ def test_a_worker_that_does_not_stop_in_time_is_killed(tmp_path, monkeypatch):
     thread = threading.Thread(target=press)
     thread.start()
     with pytest.raises(Interrupted, match="0 of 2 islands done"):
-        drive(work, Processes(workers=1), checkpoint=checkpoint)
+        drive(job, Processes(workers=1), checkpoint=checkpoint)
     thread.join()
 
 
@@ -254,7 +254,7 @@ import sys
 from pathlib import Path
 from islands.executors.pieces import SAMPLERS, Slow, alone, make_work, open_checkpoint
 from sbmc.islands.executors import Processes
-from sbmc.islands.running import run_batches
+from sbmc.islands.scheduler import run_batches
 
 folder, kept = Path(sys.argv[1]), sys.argv[2] == "kept"
 work = make_work(SAMPLERS["hmc"], Slow(str(folder), float(sys.argv[3])))
@@ -297,18 +297,18 @@ def test_ctrl_c_with_a_checkpoint_can_be_resumed_with_the_same_bits(tmp_path):
     _, err = script.communicate(timeout=240)
     assert script.returncode in (1, -signal.SIGINT)
     assert "of 2 islands done; the checkpoint in" in err.splitlines()[-1]
-    assert "running.Interrupted" in err.splitlines()[-1]
+    assert "scheduler.Interrupted" in err.splitlines()[-1]
     assert not any(map(is_alive, workers))
     checkpoint = open_checkpoint(tmp_path / "run", alone(2))
     assert checkpoint.open_batches()
-    work = make_work(SAMPLERS["hmc"], categorical)
+    job = make_work(SAMPLERS["hmc"], categorical)
     islands = run_batches(
-        work,
+        job,
         checkpoint.open_batches(),
         executor=InProcess(fold=1),
         checkpoint=checkpoint,
         finished=checkpoint.finished(),
         progress=False,
     )
-    assert same_bits(islands, drive(work, InProcess(fold=1)))
+    assert same_bits(islands, drive(job, InProcess(fold=1)))
     assert max(island.report.attempts for island in islands) == 2

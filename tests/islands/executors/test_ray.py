@@ -32,7 +32,7 @@ from islands.executors.pieces import (
 from sbmc.checks import BadInput
 from sbmc.islands.executors import InProcess, Ray
 from sbmc.islands.executors.ray_cluster import _import_ray
-from sbmc.islands.running import Interrupted, run_batches
+from sbmc.islands.scheduler import Interrupted, run_batches
 
 pytestmark = [
     pytest.mark.integration,
@@ -41,8 +41,8 @@ pytestmark = [
 ]
 
 
-def drive(work, executor, islands=2, **settings):
-    return run_batches(work, alone(islands), executor=executor, progress=False, **settings)
+def drive(job, executor, islands=2, **settings):
+    return run_batches(job, alone(islands), executor=executor, progress=False, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -92,41 +92,41 @@ def test_a_local_cluster_listens_on_the_loopback_interface_alone(local):
 
 @pytest.mark.parametrize("name", list(SAMPLERS))
 def test_same_bits_as_in_process(local, name):
-    work = make_work(SAMPLERS[name])
-    assert same_bits(drive(work, local, 3), drive(work, InProcess(fold=1), 3))
+    job = make_work(SAMPLERS[name])
+    assert same_bits(drive(job, local, 3), drive(job, InProcess(fold=1), 3))
     assert ray.is_initialized(), "a Ray that was there before stays"
 
 
 @pytest.mark.parametrize(("name", "kept"), [("hmc", False), ("hmc", True), ("smc", True)], ids=str)
 def test_a_killed_worker_is_replaced_and_the_bits_stay(local, tmp_path, name, kept):
     expected = drive(make_work(SAMPLERS[name], categorical), InProcess(fold=1))
-    work = make_work(SAMPLERS[name], Deadly(str(tmp_path)))
+    job = make_work(SAMPLERS[name], Deadly(str(tmp_path)))
     checkpoint = open_checkpoint(tmp_path / "run", alone(2)) if kept else None
-    islands = drive(work, local, checkpoint=checkpoint)
+    islands = drive(job, local, checkpoint=checkpoint)
     assert (tmp_path / "killed-0").exists()
     assert same_bits(islands, expected)
     assert sorted(island.report.attempts for island in islands) == [1, 2]
 
 
 def test_an_island_that_is_given_up_leaves_the_others(local, tmp_path):
-    work = make_work(SAMPLERS["hmc"], Deadly(str(tmp_path)))
+    job = make_work(SAMPLERS["hmc"], Deadly(str(tmp_path)))
     expected = drive(make_work(SAMPLERS["hmc"], categorical), InProcess(fold=1))
-    islands = drive(work, Ray(workers=1), retries=0)
+    islands = drive(job, Ray(workers=1), retries=0)
     assert islands[0].report.outcome == "failed"
     assert "WorkerCrashedError" in islands[0].report.message
     assert same_bits(islands[1:], expected[1:])
 
 
 def test_errors_of_the_likelihood_end_their_island_alone(local, tmp_path):
-    work = make_work(SAMPLERS["hmc"], Raising(str(tmp_path), ArithmeticError, at=30))
-    islands = drive(work, Ray(workers=1))
+    job = make_work(SAMPLERS["hmc"], Raising(str(tmp_path), ArithmeticError, at=30))
+    islands = drive(job, Ray(workers=1))
     assert [island.report.message for island in islands] == ["ArithmeticError: on purpose", ""]
 
 
-def test_news_come_from_tasks(local, tmp_path):
+def test_progress_is_reported_from_tasks(local, tmp_path):
     told = []
-    work = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.02))
-    with local.open(work, None, lambda batch, fields: told.append((batch, fields))) as session:
+    job = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.02))
+    with local.open(job, None, lambda batch, fields: told.append((batch, fields))) as session:
         # Whoever carries the news takes a while to start, and no island waits for that.
         for index in range(100):
             session.submit((index,))
@@ -140,7 +140,7 @@ def test_news_come_from_tasks(local, tmp_path):
 
 def test_ctrl_c_stops_tasks_at_their_next_place(local, tmp_path):
     (tmp_path / "pids").mkdir()
-    work = make_work(SAMPLERS["hmc"], Slow(str(tmp_path / "pids"), 0.03))
+    job = make_work(SAMPLERS["hmc"], Slow(str(tmp_path / "pids"), 0.03))
     checkpoint = open_checkpoint(tmp_path / "run", alone(2), every=1e9)
 
     def press() -> None:
@@ -150,7 +150,7 @@ def test_ctrl_c_stops_tasks_at_their_next_place(local, tmp_path):
     thread = threading.Thread(target=press)
     thread.start()
     with pytest.raises(Interrupted):
-        drive(work, local, checkpoint=checkpoint)
+        drive(job, local, checkpoint=checkpoint)
     thread.join()
     plain = make_work(SAMPLERS["hmc"], categorical)
     islands = run_batches(
@@ -178,9 +178,9 @@ def test_a_cluster_without_a_limit_gets_twice_what_it_has_room_for(local):
 
 
 def test_many_islands_more_than_the_window(local):
-    work = make_work(SAMPLERS["hmc"])
-    islands = drive(work, Ray(), 20)
-    assert same_bits(islands, drive(work, InProcess(fold=1), 20))
+    job = make_work(SAMPLERS["hmc"])
+    islands = drive(job, Ray(), 20)
+    assert same_bits(islands, drive(job, InProcess(fold=1), 20))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
@@ -195,7 +195,7 @@ def test_a_lost_machine_costs_its_islands_an_attempt(tmp_path):
 
     ray.shutdown()
     expected = drive(make_work(SAMPLERS["hmc"], categorical), InProcess(fold=1), 4)
-    work = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.05))
+    job = make_work(SAMPLERS["hmc"], Slow(str(tmp_path), 0.05))
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
@@ -214,7 +214,7 @@ def test_a_lost_machine_costs_its_islands_an_attempt(tmp_path):
         thread = threading.Thread(target=lose)
         thread.start()
         executor = Ray(address=cluster.address)
-        islands = drive(work, executor, 4)
+        islands = drive(job, executor, 4)
         thread.join()
         assert not ray.is_initialized(), "a connection that the executor made is ended"
     finally:

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from planting import planted
 from targets import target_of
 from torch import nn
 
@@ -132,18 +133,8 @@ BUGS = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_wrong_one_is_found_out_and_not_used(bug, tmp_path, monkeypatch, caplog):
-    right, wrong = BUGS[bug]
-    source = head.SOURCE.read_text("utf-8")
-    assert source.count(right) == 1
-    (tmp_path / "head.c").write_text(source.replace(right, wrong), "utf-8")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(head, "SOURCE", tmp_path / "head.c")
-    head._load.cache_clear()
-    try:
-        with caplog.at_level(logging.INFO, "sbmc"):
-            # Far from zero, so that the largest logit matters.
-            found = make_target(9, 4, 50, scale=3.0).engine.kernel
-    finally:
-        head._load.cache_clear()
+    with planted(monkeypatch, tmp_path, head, *BUGS[bug]), caplog.at_level(logging.INFO, "sbmc"):
+        # Far from zero, so that the largest logit matters.
+        found = make_target(9, 4, 50, scale=3.0).engine.kernel
     assert found == "linear"
     assert "the head kernel differs from autograd" in caplog.text

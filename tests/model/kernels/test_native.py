@@ -77,7 +77,7 @@ def draws(space, net):
 def evaluated(net, theta, inputs, stacked, *, is_native):
     """Pooled values and gradient, with a check of who computes them."""
     space = select_parameters(net)
-    forward = FusedForward(net, space)
+    forward = FusedForward(net, space, inputs.reshape(-1, *inputs.shape[-3:]))
     theta = theta.clone().requires_grad_()
     lead = inputs.shape[: 2 if stacked else 1]
     prepared = forward.prepare(inputs.reshape(-1, *inputs.shape[-3:]))
@@ -241,9 +241,9 @@ def test_a_gradient_that_is_spread_from_one_number():
     net, shape = make("odd, no bias")
     net = nn.Sequential(*net[:4])
     space = select_parameters(net)
-    forward = FusedForward(net, space)
-    theta = draws(space, net).requires_grad_()
     inputs = inputs_for(shape, False)
+    forward = FusedForward(net, space, inputs)
+    theta = draws(space, net).requires_grad_()
     (ours,) = torch.autograd.grad(forward(theta, forward.prepare(inputs)).sum(), theta)
     for row, slope in zip(theta.detach(), ours, strict=True):
         space.write(row, net)
@@ -256,7 +256,7 @@ def test_a_gradient_that_is_spread_from_one_number():
 def test_planes_say_how_much_memory_they_take(name):
     net, shape = make(name)
     inputs = inputs_for(shape, False)
-    forward = FusedForward(net, select_parameters(net))
+    forward = FusedForward(net, select_parameters(net), inputs)
     prepared = forward.prepare(inputs)
     assert prepared.ndim == 2
     assert forward.prepared_bytes(inputs) == prepared.numel() * prepared.element_size()

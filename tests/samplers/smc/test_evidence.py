@@ -275,7 +275,7 @@ class TestManyIslandsOfARegression:
 
     @pytest.mark.parametrize("s", [0.25, 1.0])
     def test_through_fit_and_its_own_pilot(self, monkeypatch, s):
-        monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 10 * 240)
+        monkeypatch.setattr("sbmc.islands.job.FOLD_PARTICLES", 10 * 240)
         problem = conjugate_regression()
         sampler = SMC(mutations=4, ess=0.8, move=HMC(leapfrog=2), pilot=True)
         posterior = fit_regression(s, sampler, particles=10, islands=240, seed=6)

@@ -75,6 +75,19 @@ SCHEDULE = (0.1, 0.5, 1.0)
             {"move": HMC(scout=3, scout_step_size=0.1)},
             "`move` must be without `scout`: it is for single chains",
         ),
+        *(
+            ({"waste_free": True, **changes}, words)
+            for changes, words in [
+                ({"eta": 0.1}, "`eta` must be left out with `waste_free`, but got 0.1."),
+                ({"resample_below": 0.5}, "`resample_below` must be left out with `waste_free`, b"),
+                ({"mutations": 1}, "`mutations` must be an integer of at least 2"),
+                (
+                    {"mutations": (2, 3), "temperatures": (0.5, 1.0)},
+                    "`mutations` must be the same at every temperature with `waste_free`, but got "
+                    "(2, 3).",
+                ),
+            ]
+        ),
     ],
 )
 def test_nonsense_is_refused_when_settings_are_made(changes, words):

@@ -4,7 +4,6 @@ import pytest
 import torch
 from targets import AnalyticTarget, island_noise, run_smc, skewed_log_likelihood
 
-from sbmc.checks import BadInput
 from sbmc.samplers import HMC, MALA, PCN, SMC, mala
 from sbmc.samplers.smc import driver
 from sbmc.samplers.smc.mutation import Mutation
@@ -98,21 +97,3 @@ class TestRun:
         (run,) = run_smc(settings, target, particles=3)
         assert (run.epochs, run.forward_epochs) == (0, 4 + 3 * run.steps)
         assert target.evaluations.forward == 3 * run.forward_epochs
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"eta": 0.1}, "`eta` must be left out with `waste_free`, but got 0.1."),
-        ({"resample_below": 0.5}, "`resample_below` must be left out with `waste_free`, but got"),
-        ({"mutations": 1}, "`mutations` must be an integer of at least 2"),
-        (
-            {"mutations": (2, 3), "temperatures": (0.5, 1.0)},
-            "`mutations` must be the same at every temperature with `waste_free`, but got (2, 3).",
-        ),
-    ],
-)
-def test_refusals(changes, words):
-    with pytest.raises(BadInput) as refusal:
-        SMC(waste_free=True, **changes)
-    assert str(refusal.value).startswith(words)

@@ -9,7 +9,7 @@ from sbmc_studies.experiments.networks import build_network
 @pytest.fixture
 def single(monkeypatch):
     """Every island is a batch of its own, as in processes: its bits do not depend on the others."""
-    monkeypatch.setattr("sbmc.islands.work.FOLD_PARTICLES", 1)
+    monkeypatch.setattr("sbmc.islands.job.FOLD_PARTICLES", 1)
 
 
 @pytest.fixture(scope="module")

@@ -102,10 +102,8 @@ def test_without_a_checkpoint_nothing_is_kept(sbmc, monkeypatch):
     monkeypatch.setattr(package, "fit", interrupted)
     code, _, errors = sbmc("run", "digits", *SHORT, "--no-checkpoint")
     assert code == 130
-    assert (
-        errors
-        == "sbmc: interrupted; what is finished is kept, and the same command goes on from there.\n"
-    )
+    continues = "what is finished is saved, and the same command continues from there."
+    assert errors == f"sbmc: interrupted; {continues}\n"
     assert [path.name for path in contents(Path("runs"))] == ["run.json"]
 
 

@@ -31,14 +31,17 @@ def test_a_figure_goes_to_a_file_named_after_it(sbmc, tmp_path):
     code, _, _ = sbmc("figure", "mnist7", "spider", "--out", "pictures/mine.png")
     assert code == 0
     assert (tmp_path / "pictures" / "mine.png").exists()
+    code, output, _ = sbmc("figure", "mnist7", "roc", "--out", "mine.pdf")
+    assert (code, output) == (0, "Picture: mine.pdf\n")
+    assert (tmp_path / "mine.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_methods_and_protocol_reach_the_figure(sbmc, monkeypatch):
     drawn = []
 
-    def draw(measurements):
-        drawn.append((measurements.protocol, [row.method for row in measurements.rows]))
-        return catalogue.roc.draw(measurements)
+    def draw(comparison, limits):
+        drawn.append((comparison.protocol, [row.method for row in comparison.rows]))
+        return catalogue.roc.build(comparison, limits)
 
     monkeypatch.setitem(catalogue.FIGURES, "thresholds", draw)
     assert sbmc("figure", "mnist7", "thresholds")[0] == 0
@@ -60,6 +63,7 @@ def test_methods_and_protocol_reach_the_figure(sbmc, monkeypatch):
         (["mnist7", "roc", "--methods", ","], ["`methods` must be at least one"]),
         (["mnist7", "roc", "--methods", "de"], ["`records` must be", "--confidence of de"]),
         (["mnist7", "roc", "--protocol", "papr"], ["`protocol` must be one of paper, clean"]),
+        (["mnist7", "roc", "--out", "a.docx"], ["`out` must be a file that ends in .png, .pdf"]),
         (["mnist7", "--methods", "map"], ["`methods` must be left out", "epochs"]),
         (["mnist7", "epochs", "--protocol", "clean"], ["`protocol` must be left out"]),
         (["mnist7"], ["`records` must hold runs of the figure epochs"]),

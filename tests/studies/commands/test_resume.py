@@ -24,7 +24,7 @@ import sbmc as package
 from sbmc.islands.checkpoints import open_store
 from sbmc.islands.checkpoints.manifest import Manifest
 from sbmc.islands.checkpoints.store import LocalStore
-from sbmc.islands.work import Work
+from sbmc.islands.job import Job
 from sbmc_studies.records.record import read_record
 
 
@@ -76,13 +76,13 @@ def test_finished_islands_are_not_run_again(sbmc, monkeypatch, single):
     assert done == ["island-00000.safetensors", "island-00001.safetensors"]
     before = contents(folder / "checkpoint")
     ran = []
-    original = Work.run
+    original = Job.run
 
     def run(work, batch, *rest):
         ran.append(batch)
         return original(work, batch, *rest)
 
-    monkeypatch.setattr(Work, "run", run)
+    monkeypatch.setattr(Job, "run", run)
     code, _, errors = sbmc("resume", "runs")
     assert code == 0
     assert "digits s-hmc seed 0 ... continues; 2 of 3 islands are done" in errors
@@ -191,7 +191,7 @@ def test_force_begins_anew(sbmc, monkeypatch, network):
 
 
 def test_interrupted_with_some_islands_done_among_several_runs(sbmc, monkeypatch):
-    from sbmc.islands.running import Interrupted
+    from sbmc.islands.scheduler import Interrupted
 
     def interrupted(*args, **kwargs):
         raise Interrupted(3, 8, "somewhere")
@@ -230,7 +230,7 @@ def test_a_full_disk_stops_the_run_and_spoils_nothing(sbmc, monkeypatch, network
 
 
 def test_an_island_that_fails_is_reported_and_tried_again(sbmc, monkeypatch):
-    original = Work.run
+    original = Job.run
 
     def run(work, batch, *rest):
         if 1 in batch:
@@ -238,7 +238,7 @@ def test_an_island_that_fails_is_reported_and_tried_again(sbmc, monkeypatch):
         return original(work, batch, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Work, "run", run)
+        patch.setattr(Job, "run", run)
         code, output, errors = sbmc("run", "digits", *SHORT, "--islands", 2, "--retries", 1)
     assert code == 0
     assert "S-HMC∥" in output
@@ -275,7 +275,6 @@ def test_ctrl_c_writes_down_the_place_and_says_how_to_go_on(tmp_path):
     endless = [each for each in SHORT if each != "--quiet"]
     endless = ["run", "digits", *endless, "--steps", 10**6, "--islands", 2]
     with start(endless, tmp_path) as process:
-        assert process.stderr is not None
         line = " "
         while line and "sampling" not in line:
             line = process.stderr.readline()

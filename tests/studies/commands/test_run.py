@@ -7,6 +7,7 @@ import time
 
 import pytest
 from repository import ROOT
+from stopping import start
 
 from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.experiments.methods import METHODS
@@ -208,6 +209,7 @@ def test_the_toy_study_prints_its_table_and_draws_its_picture(sbmc, tmp_path, mo
         few = {"draws": 12, "chains": 2, "scales": (1.0, 0.1), "temperatures": (1.0, 0.5)}
         return run_toy(out, seed, **few, **options)
 
+    monkeypatch.setattr("sbmc_studies.paper.toy.run.WARMUP_DRAWS", 30)
     run_toy = toy.run_toy
     monkeypatch.setattr(toy, "run_toy", small)
     code, output, _ = sbmc("run", "toy", "--seeds", "0,1", "--out", tmp_path, "--quiet")
@@ -257,26 +259,12 @@ def test_numbers(text, numbers):
     assert parse_numbers("seeds", text) == numbers
 
 
-def start(arguments, folder):
-    command = [sys.executable, "-m", "sbmc", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell that runs this in the background has SIGINT ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
 def test_as_a_process(tmp_path):
-    process = start(["run", "digits", "--method", "map", *TINY, "--quiet"], tmp_path)
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert "MAP" in output
+    command = [sys.executable, "-m", "sbmc", "run", "digits", "--method", "map", *TINY, "--quiet"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "MAP" in done.stdout
     (path,) = records(tmp_path)
     assert read_record(path).outcome == "completed"
 
@@ -285,7 +273,6 @@ def test_ctrl_c_ends_a_real_run_with_one_line(tmp_path):
     # Training that would take minutes: no early stopping for a thousand epochs.
     slow = ["run", "digits", "--method", "map", "--set", "patience=1000", "--set", "batch_size=1"]
     with start(slow, tmp_path) as process:
-        assert process.stderr is not None
         line = " "
         while line and "training" not in line:
             line = process.stderr.readline()

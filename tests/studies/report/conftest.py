@@ -5,16 +5,29 @@ import shutil
 from pathlib import Path
 
 import pytest
-from report_pages import write_study
+from report_pages import read_page, write_study
 from repository import ROOT
 
 # Where `make browser` puts what comes from the npm registry.
 TOOLS = ROOT / ".browser"
 
 
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    """A study that no test changes."""
+    return write_study(tmp_path_factory.mktemp("study") / "runs")
+
+
 @pytest.fixture
-def study(tmp_path):
-    return write_study(tmp_path / "runs")
+def study(written, tmp_path):
+    """A copy of it, which a test may change."""
+    return Path(shutil.copytree(written, tmp_path / "runs"))
+
+
+@pytest.fixture(scope="session")
+def page(written):
+    """Its page, read once for all tests that look at it."""
+    return read_page(written)
 
 
 def need(condition, reason):

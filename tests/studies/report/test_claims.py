@@ -9,7 +9,7 @@ from sbmc_studies.paper.claims.all_studies import CONFIDENCE, STUDIES, confidenc
 from sbmc_studies.paper.claims.claim import check_claim
 from sbmc_studies.paper.numbers import groups
 from sbmc_studies.report import collect
-from sbmc_studies.report.claims import decide_claims
+from sbmc_studies.report.claims import check_claims
 
 
 def write_cifar(out, accuracy=0.9):
@@ -22,7 +22,7 @@ def write_cifar(out, accuracy=0.9):
 
 
 def test_claims_hold_fail_or_wait_for_records(tmp_path):
-    found = {each.statement: each for each in decide_claims(write_cifar(tmp_path, 0.88))}
+    found = {each.statement: each for each in check_claims(write_cifar(tmp_path, 0.88))}
     failed = found["s = 0.05: S-HMC∥, P = 8, is no less accurate than MAP"]
     assert (failed.holds, failed.evidence) == (False, "88.00% against 89.00%")
     assert found["s = 0.05: S-HMC∥, P = 8, has a lower NLL than MAP"].holds is True
@@ -47,7 +47,7 @@ def test_the_page_has_the_three_lists(tmp_path):
 def test_a_missing_seed_is_named(tmp_path):
     write(tmp_path, "cifar10", "map", {"accuracy": 0.89, "nll": 0.3}, range(2))
     write(tmp_path, "cifar10", "s-hmc", {"accuracy": 0.9, "nll": 0.3}, islands=8)
-    found = decide_claims(collect([tmp_path]).studies[0])
+    found = check_claims(collect([tmp_path]).studies[0])
     assert "map has seed 0, 1; seeds 0 to 4 are needed" in {each.evidence for each in found}
 
 
@@ -60,7 +60,7 @@ def test_runs_that_decide_nothing_get_one_line(tmp_path):
 
 def test_a_study_without_claims_has_no_section(tmp_path):
     write(tmp_path, "digits", "map", {"accuracy": 0.5}, range(1))
-    assert decide_claims(collect([tmp_path]).studies[0]) == []
+    assert check_claims(collect([tmp_path]).studies[0]) == []
     titles = [words for tag, words in read_page(tmp_path).texts if tag == "h3"]
     assert not [title for title in titles if "Claims" in title]
 
@@ -68,7 +68,7 @@ def test_a_study_without_claims_has_no_section(tmp_path):
 @pytest.mark.parametrize("name", [*STUDIES])
 def test_all_claims_of_a_study_are_there(tmp_path, name):
     write(tmp_path, name, "map", {"accuracy": 0.5}, range(1))
-    found = decide_claims(collect([tmp_path]).studies[0])
+    found = check_claims(collect([tmp_path]).studies[0])
     confidence, _ = CONFIDENCE.get(name, ({}, {}))
     made = [*STUDIES[name][0], *(each for claims in confidence.values() for each in claims)]
     assert [each.statement for each in found] == [each.statement for each in made]
@@ -78,7 +78,7 @@ def test_all_claims_of_a_study_are_there(tmp_path, name):
 def test_committed_records_are_decided_as_by_sbmc_table():
     name = "imdb"
     study = collect([RECORDS / name]).studies[0]
-    found = decide_claims(study)
+    found = check_claims(study)
     claims, shortfalls = STUDIES[name]
     for claim, ours in zip(claims, found, strict=False):
         theirs = check_claim(claim, RECORDS, name)

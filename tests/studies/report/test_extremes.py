@@ -13,8 +13,9 @@ from study_specs import make_spec
 
 from sbmc.checks import BadInput
 from sbmc.prediction.prediction import Prediction
+from sbmc.report.images import encode_png
 from sbmc_studies.experiments.resources import Resources
-from sbmc_studies.report.pictures import MOST_LETTERS, look_up_pictures, look_up_texts, png
+from sbmc_studies.report.inputs import MOST_LETTERS, look_up_pictures, look_up_texts
 from sbmc_studies.runs import runner
 from sbmc_studies.runs.extremes import COUNT, find_extremes, read_extremes, write_extremes
 
@@ -106,19 +107,19 @@ def test_a_run_keeps_its_extremes_and_its_nested_rhat(tmp_path):
 
 def test_a_png_has_the_pixels(tmp_path):
     image = np.array([[0.0, 0.5], [1.0, 0.2]])
-    file = png(image)
+    file = encode_png(image)
     assert file.startswith(b"\x89PNG\r\n\x1a\n")
     start = file.index(b"IDAT") + 4
     raw = zlib.decompress(file[start : file.index(b"IEND") - 8])
     assert list(raw) == [0, 0, 128, 0, 255, 51]
-    colour = png(np.zeros((3, 2, 3)))
+    colour = encode_png(np.zeros((3, 2, 3)))
     assert colour[25] == 2
     with pytest.raises(BadInput, match="`image` must be of shape"):
-        png(np.zeros(3))
+        encode_png(np.zeros(3))
 
 
 def test_large_pictures_are_made_small():
-    file = png(np.zeros((1000, 500)))
+    file = encode_png(np.zeros((1000, 500)))
     width, height = (int.from_bytes(file[at : at + 4], "big") for at in (16, 20))
     assert max(width, height) <= 64
 

@@ -24,12 +24,11 @@ def headings(page):
     return [words for tag, words in page.texts if tag == "h3"]
 
 
-def test_all_sections_of_a_comparison_are_there_in_order(study):
-    assert headings(read_page(study)) == list(SECTIONS)
+def test_all_sections_of_a_comparison_are_there_in_order(page):
+    assert headings(page) == list(SECTIONS)
 
 
-def test_the_table_has_the_means_of_the_records(study):
-    page = read_page(study)
+def test_the_table_has_the_means_of_the_records(study, page):
     rows = page.table("accuracy %")
     found = {row[0][0]: row for row in rows[1:]}
     for setting in collect([study]).studies[0].settings:
@@ -43,8 +42,7 @@ def test_the_table_has_the_means_of_the_records(study):
         assert float(own[-1][1]) == pooled.cost["wall_seconds"]
 
 
-def test_the_answer_has_three_sentences_from_the_numbers(study):
-    page = read_page(study)
+def test_the_answer_has_three_sentences_from_the_numbers(page):
     answer = " ".join(words for tag, words in page.texts if tag == "p")
     best = max(0.9 + 0.02 * 2 + 0.01 * s for s in (0.1, 0.25))
     assert f"is right on {100 * best:.1f}\u00a0% of the test inputs" in answer
@@ -66,8 +64,7 @@ def test_every_figure_has_words_and_a_table_of_what_it_shows(study):
         assert any(cell[1] for row in parts.tables[0][1:] for cell in row)
 
 
-def test_the_roc_table_has_the_curve_and_the_legend_its_area(study):
-    page = read_page(study)
+def test_the_roc_table_has_the_curve_and_the_legend_its_area(page):
     rows = page.table("abstains though the answer is right")
     for place, value in (row[:2] for row in rows[1:]):
         t = float(place[1])
@@ -76,15 +73,14 @@ def test_the_roc_table_has_the_curve_and_the_legend_its_area(study):
     assert "AUC 0.700" in page.text
 
 
-def test_confusion_rates_are_those_of_the_counts(study):
-    rows = read_page(study).table("right: answered")
+def test_confusion_rates_are_those_of_the_counts(page):
+    rows = page.table("right: answered")
     for row in rows[1:]:
         means = [np.mean([80, 81]) / 100, np.mean([20, 19]) / 100, 0.75, 0.25]
         assert [float(cell[1]) for cell in row[1:]] == pytest.approx(means)
 
 
-def test_ablations_have_both_axes_and_the_records_values(study):
-    page = read_page(study)
+def test_ablations_have_both_axes_and_the_records_values(page):
     alts = [each.get("aria-label", "") for each in page.find("svg")]
     assert any(alt.startswith("Accuracy and epistemic entropy over s.") for alt in alts)
     assert any(alt.startswith("Accuracy and epistemic entropy over P.") for alt in alts)
@@ -122,8 +118,7 @@ def test_sections_without_data_name_the_command_that_gives_them(tmp_path):
     assert "Diagnostics of the sampler" not in headings(page)
 
 
-def test_pictures_come_from_the_data_set_by_index(study):
-    page = read_page(study)
+def test_pictures_come_from_the_data_set_by_index(page):
     pictures = page.find("img")
     assert len(pictures) == 2
     assert all(each["src"].startswith("data:image/png;base64,") for each in pictures)
@@ -173,8 +168,7 @@ def test_runs_on_other_data_are_not_pooled(tmp_path):
     assert [row[2][0] for row in rows[1:]] == ["1", "1"]
 
 
-def test_commands_make_the_same_settings(study):
-    page = read_page(study)
+def test_commands_make_the_same_settings(page):
     codes = [words for tag, words in page.texts if tag == "code" and "--seeds" in words]
     assert len(codes) == 7
     wanted = "sbmc run digits --method s-hmc --preset paper --s 0.25 --islands 2 --seeds 0-1"

@@ -180,7 +180,7 @@ def test_markdown_has_a_cell_for_every_heading(tmp_path):
 
 
 def test_text_shows_every_cell_whole(tmp_path, capsys):
-    from sbmc.cli.printing import print_wide
+    from sbmc.cli.tables import print_wide
     from sbmc_studies.paper.tables.study import render
 
     lines = build_table(get_experiment("mnist7"), tmp_path)

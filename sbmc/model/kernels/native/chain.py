@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,9 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbmc.likelihoods import Categorical, Gaussian, Likelihood
-from sbmc.log import logger
 from sbmc.model.chunks import Chunks
-from sbmc.model.kernels.native.build import NoLibrary, load
+from sbmc.model.kernels.native.build import load
+from sbmc.model.kernels.native.chain_batches import ChainBatches
+from sbmc.model.kernels.native.library import library_of
 from sbmc.model.kernels.native.plan import APPLY, NotAChain, Step, find_places, find_steps
 from sbmc.model.parameters import ParameterSpace
 
@@ -203,9 +203,34 @@ class ChainKernel:
         for first in range(0, batches, step):
             some = inputs[first * self.batch : (first + step) * self.batch]
             if height or width:
-                some = F.pad(some, (width, width, height, height))
+                images = some.reshape(len(some), *self._steps[0].shape)
+                some = F.pad(images, (width, width, height, height))
             laid[first : first + step] = self._side_by_side(some.flatten(1))
         return laid
+
+    @property
+    def steps(self) -> list[Step]:
+        """What is computed, beginning with the inputs."""
+        return self._steps
+
+    @property
+    def structure(self) -> ctypes.Structure:
+        """The chain as the C code is told of it, good for as long as this kernel is."""
+        return self._chain
+
+    @property
+    def constant(self) -> float:
+        """What the likelihood adds to each example's value, whatever the parameters are."""
+        return self._constant
+
+    @property
+    def largest(self) -> int:
+        """Numbers of the largest array, for one example."""
+        return max(math.prod(step.stored) for step in self._steps)
+
+    def batches(self, inputs: Tensor, targets: Tensor) -> ChainBatches:
+        """The same on mini-batches of examples; see `sbmc.model.kernels.choice.Batched`."""
+        return ChainBatches(self, inputs, targets)
 
     def outputs(self, theta: Tensor, laid: Tensor, examples: int) -> Tensor:
         """What the chain gives, without likelihood and gradient.
@@ -287,10 +312,4 @@ def library() -> ctypes.CDLL:
     Raises:
         NotAChain: there is none.
     """
-    if os.environ.get("SBMC_NATIVE", "").strip() == "0":
-        raise NotAChain("SBMC_NATIVE=0")
-    try:
-        return _load()
-    except NoLibrary as error:
-        logger.debug("native chain: %s", error)
-        raise NotAChain(str(error)) from error
+    return library_of(_load)

@@ -8,7 +8,6 @@ such shapes, few columns and long rows; a general matrix product packs the data 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.likelihoods import Categorical, Likelihood
-from sbmc.log import logger
 from sbmc.model.chunks import Chunks
 from sbmc.model.kernels.linear import find_linear
-from sbmc.model.kernels.native.build import NoLibrary, load
+from sbmc.model.kernels.native.build import load
+from sbmc.model.kernels.native.head_batches import HeadBatches
+from sbmc.model.kernels.native.library import library_of
 from sbmc.model.kernels.native.plan import NotAChain
 from sbmc.model.parameters import ParameterSpace
 
@@ -65,7 +65,7 @@ class HeadKernel:
         likelihood: Likelihood,
         inputs: Tensor,
     ) -> None:
-        found = find_linear(layers, space, inputs)
+        self._layer = found = find_linear(layers, space, inputs)
         if not isinstance(likelihood, Categorical):
             raise NotAChain("no classes")
         if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
@@ -76,7 +76,7 @@ class HeadKernel:
         self._weight = found.weight
         self._bias = -1 if found.bias is None else found.bias
         self._dim = space.dim
-        self._library = _library()
+        self._library = library_of(_load)
 
     def chunks(self, examples: int) -> Chunks:
         """Whole blocks of rows, `PARTS` times at most; as many particles as share them."""
@@ -112,18 +112,12 @@ class HeadKernel:
         self._library.sbmc_head(*sizes, end - start, *addresses)
         return value, slope
 
+    def batches(self, inputs: Tensor, targets: Tensor) -> HeadBatches:
+        """The same on mini-batches of examples; see `sbmc.model.kernels.choice.Batched`."""
+        return HeadBatches(self._layer, self._dim, inputs, targets)
+
     def _room(self, particles: int) -> int:
         return int(self._library.sbmc_head_room(particles, self._outputs, self._features))
-
-
-def _library() -> ctypes.CDLL:
-    if os.environ.get("SBMC_NATIVE", "").strip() == "0":
-        raise NotAChain("SBMC_NATIVE=0")
-    try:
-        return _load()
-    except NoLibrary as error:
-        logger.debug("native head: %s", error)
-        raise NotAChain(str(error)) from error
 
 
 @cache

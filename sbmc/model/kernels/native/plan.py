@@ -52,9 +52,7 @@ class Step:
 
 def find_steps(layers: Sequence[tuple[str, nn.Module]], inputs: Tensor) -> list[Step]:
     """What is computed, beginning with the inputs as they are given."""
-    if inputs.ndim not in (2, 4):
-        raise NotAChain(f"inputs of {inputs.ndim} axes")
-    channels, height, width = (*inputs.shape[1:], 1, 1)[:3]
+    channels, height, width = _first_shape(layers, inputs)
     steps, flat = [Step(APPLY, None, "", (channels, height, width))], inputs.ndim == 2
     module: Any  # the type checker does not follow `kind`
     for name, module in layers:
@@ -75,6 +73,8 @@ def find_steps(layers: Sequence[tuple[str, nn.Module]], inputs: Tensor) -> list[
             if (module.start_dim, module.end_dim) != (1, -1):
                 raise NotAChain("a flattening of some axes")
             flat = True
+        elif kind is nn.Unflatten and last.module is None:
+            flat = False
         elif kind is nn.Linear and flat:
             steps.append(Step(APPLY, module, name, (module.out_features, 1, 1)))
         elif kind is nn.Conv2d and not flat:
@@ -88,6 +88,18 @@ def find_steps(layers: Sequence[tuple[str, nn.Module]], inputs: Tensor) -> list[
     if not flat or steps[-1].kind != APPLY or steps[-1].module is None or steps[-1].relu:
         raise NotAChain("an end that is no linear layer")
     return steps
+
+
+def _first_shape(layers: Sequence[tuple[str, nn.Module]], inputs: Tensor) -> tuple[int, int, int]:
+    """Channels, height and width of the inputs, or of what a first reshape makes of them."""
+    first = layers[0][1] if layers else None
+    if isinstance(first, nn.Unflatten) and len(first.unflattened_size) == 3:
+        return tuple(int(size) for size in first.unflattened_size)  # type: ignore[return-value]
+    if inputs.ndim in (2, 4):
+        return (*inputs.shape[1:], 1, 1)[:3]
+    if isinstance(first, nn.Flatten):
+        return math.prod(inputs.shape[1:]), 1, 1
+    raise NotAChain(f"inputs of {inputs.ndim} axes")
 
 
 def find_function(module: Any) -> tuple[int, tuple[float, float]] | None:

@@ -1,0 +1,62 @@
+"""What a stacked posterior is made of: its members, their weights and how they were chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MixtureMember:
+    """One member of a mixture.
+
+    Attributes:
+        name: the network itself, or the prior that was sampled around it.
+        s: the scale of the prior; 0 for the network itself.
+        weight: its share of the mixture; 0 if it was left out.
+        log_score: mean log predictive density on the unseen rows.
+        left_out: why it has no share; empty if it has one.
+    """
+
+    name: str
+    s: float
+    weight: float
+    log_score: float
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Members whose predictions are mixed, with weights from rows that none of them has seen.
+
+    Attributes:
+        members: the network itself first, then what was sampled.
+        rows: how many unseen rows decided the weights.
+        source: where those rows come from, in words.
+    """
+
+    members: tuple[MixtureMember, ...]
+    rows: int
+    source: str
+
+    def __str__(self) -> str:
+        lines = [f"weights by stacking on {self.rows} unseen rows ({self.source})"]
+        width = max(len(member.name) for member in self.members)
+        for member in self.members:
+            note = f"   left out: {member.left_out}" if member.left_out else ""
+            lines.append(
+                f"  {member.weight:6.3f}  {member.name:{width}}  "
+                f"log score {member.log_score:+.3f}{note}"
+            )
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**asdict(self), "members": [asdict(member) for member in self.members]}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Mixture:
+        """The mixture that `as_dict` described."""
+        members = tuple(MixtureMember(**member) for member in content["members"])
+        return cls(members, int(content["rows"]), str(content["source"]))

@@ -1,0 +1,125 @@
+"""Running the gauntlet: one record for each pair and seed, which grows method by method.
+
+The record is written after every method. A run that was stopped goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sbmc.checks import BadInput, nearest
+from sbmc.storage.files import parse_json, write_json
+from sbmc.storage.provenance import hardware_summary, software_versions
+from sbmc_studies.gauntlet.data import load_pair_data
+from sbmc_studies.gauntlet.methods import METHODS, NotSupported, PairRun
+from sbmc_studies.gauntlet.pairs import Pair
+from sbmc_studies.gauntlet.scoring import score
+
+# What `--quick` runs: small pairs of both parts and of several kinds.
+QUICK_PAIRS = (
+    "digits-mlp-2x64",
+    "digits-cnn",
+    "australian-mlp-1x32",
+    "vehicle-mlp-4x64",
+    "waveform-mlp-1x512",
+    "cifar10-head",
+)
+QUICK_METHODS = ("network", "temperature", "ensemble-5", "sbmc")
+
+
+def record_file(out: Path, pair: str, seed: int) -> Path:
+    """Where the record of a pair and seed is."""
+    return out / "gauntlet" / pair / f"seed_{seed}.json"
+
+
+def read_pair_record(path: Path) -> dict[str, Any]:
+    """The record, or an empty one.
+
+    Raises:
+        BadInput: the file is no record of the gauntlet.
+    """
+    if not path.is_file():
+        return {"methods": {}}
+    try:
+        content = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise BadInput(f"`{path}` must be a JSON record, but {error}. Delete or mend it.") from None
+    if not isinstance(content, dict) or not isinstance(content.get("methods"), dict):
+        raise BadInput(f"`{path}` must have an object `methods`. Delete it to run the pair again.")
+    return content
+
+
+def check_methods(names: Iterable[str]) -> tuple[str, ...]:
+    """Refuse names that are no methods of the gauntlet."""
+    for name in (chosen := tuple(names)):
+        if name not in METHODS:
+            raise BadInput(
+                f"`method` must be one of {', '.join(METHODS)}, but got {name!r}."
+                f"{nearest(name, METHODS)}"
+            )
+    return chosen
+
+
+def run_pair(
+    pair: Pair,
+    seed: int,
+    methods: Sequence[str],
+    out: Path,
+    *,
+    force: bool = False,
+    data_dir: str | PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Run methods on one pair with one seed, and write what came of them.
+
+    Args:
+        pair: which.
+        seed: of data, networks and samplers.
+        methods: names from `METHODS`.
+        out: the folder of all records.
+        force: whether to run again what the record has.
+        data_dir: where to look first for data files.
+
+    Returns:
+        The record.
+    """
+    path = record_file(out, pair.name, seed)
+    record = read_pair_record(path)
+    wanted = [name for name in methods if force or name not in record["methods"]]
+    if not wanted:
+        return record
+    data = load_pair_data(pair.data, seed, data_dir)
+    run = PairRun(pair, data, seed)
+    record |= {
+        "pair": pair.name,
+        "part": pair.part,
+        "seed": seed,
+        "data": {"name": pair.data, "checksum": data.checksum},
+        "rows": {name: len(getattr(data, name)[1]) for name in ("train", "validation", "test")},
+        "versions": software_versions(),
+        "hardware": hardware_summary(),
+    }
+    for name in wanted:
+        record["methods"][name] = _measure(run, name)
+        write_json(path, record)
+    return record
+
+
+def _measure(run: PairRun, name: str) -> dict[str, Any]:
+    began = time.perf_counter()
+    try:
+        fitted = METHODS[name](run)
+    except NotSupported as error:
+        return {"missing": str(error)}
+    inside = fitted.predict(run.data.test[0])
+    outside = {group: fitted.predict(rows) for group, rows in run.data.ood.items()}
+    return {
+        "scores": score(inside, run.data.test[1], outside),
+        "seconds": fitted.seconds,
+        "passes": fitted.passes,
+        "about": fitted.about,
+        "measured_seconds": time.perf_counter() - began,
+    }

@@ -1,0 +1,154 @@
+"""`s="auto"`: candidates, unseen rows, weights, and what the posterior says of them."""
+
+import pytest
+import torch
+from torch import nn
+
+import sbmc
+from sbmc.checks import BadInput
+from sbmc.fitting import mixture
+from sbmc.fitting.mixture import CANDIDATES, NETWORK
+from sbmc.model.data import Examples
+from sbmc.posterior.log_scores import log_scores
+from sbmc.prediction.stacking import stack
+
+QUICK = {"sampler": sbmc.AutoHMC(epochs=6), "particles": 4, "progress": False}
+
+
+def rows(count, seed):
+    rng = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(count, 3, generator=rng)
+    return inputs, (inputs[:, 0] + torch.randn(count, generator=rng) > 0).long()
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+    return sbmc.train_map(net, rows(60, 0), max_epochs=40, progress=False)
+
+
+@pytest.fixture(scope="module")
+def mixed(network):
+    return sbmc.fit(network, rows(60, 0), validation=rows(40, 1), **QUICK)
+
+
+def test_weights_are_stacking_of_the_members_log_scores(network, mixed):
+    examples = Examples(*rows(40, 1))
+    singles = [sbmc.fit(network, rows(60, 0), s=0.0)]
+    for each in CANDIDATES:
+        prior = sbmc.ByLayer(weights=each.weights)
+        singles.append(sbmc.fit(network, rows(60, 0), s=each.s, prior_variance=prior, **QUICK))
+    used = [0] + [i for i in (1, 2, 3) if singles[i].health.ok]
+    if len(used) == 1:
+        used = [0, 1, 2, 3]
+    scores = torch.stack([log_scores(singles[i], examples) for i in used], 1)
+    weights = [mixed.mixture.members[i].weight for i in used]
+    assert weights == pytest.approx(stack(scores).tolist())
+    left_out = set(range(4)) - set(used)
+    assert all(mixed.mixture.members[i].weight == 0 for i in left_out)
+    assert all(mixed.mixture.members[i].left_out for i in left_out)
+
+
+def test_the_prediction_is_the_weighted_mean_of_the_members(network, mixed):
+    inputs = rows(7, 2)[0]
+    expected = torch.zeros(7, 2, dtype=torch.float64)
+    for member in mixed.mixture.members:
+        if member.weight == 0:
+            continue
+        if member.name == NETWORK:
+            single = sbmc.fit(network, rows(60, 0), s=0.0)
+        else:
+            candidate = next(each for each in CANDIDATES if each.s == member.s)
+            prior = sbmc.ByLayer(weights=candidate.weights)
+            single = sbmc.fit(network, rows(60, 0), s=member.s, prior_variance=prior, **QUICK)
+        expected += member.weight * single.predict(inputs).probs
+    assert torch.allclose(mixed.predict(inputs).probs, expected, atol=1e-6)
+
+
+def test_where_nothing_moved_all_members_stay_and_the_verdict_says_so(network):
+    posterior = sbmc.fit(
+        network,
+        rows(60, 0),
+        validation=rows(40, 1),
+        sampler=sbmc.SGHMC(epochs=2, step_size=1e-9),
+        particles=4,
+        progress=False,
+    )
+    assert posterior.health.ok is False
+    assert not any(member.left_out for member in posterior.mixture.members)
+
+
+def test_a_mixture_is_saved_and_loaded_with_its_weights(network, mixed, tmp_path):
+    mixed.save(tmp_path / "mixed.sbmc")
+    loaded = sbmc.load(tmp_path / "mixed.sbmc", network)
+    inputs = rows(5, 3)[0]
+    assert torch.equal(loaded.predict(inputs).probs, mixed.predict(inputs).probs)
+    assert loaded.mixture == mixed.mixture
+    assert "stacking on 40 unseen rows" in str(loaded.mixture)
+
+
+def test_a_model_from_train_map_remembers_its_validation_rows_and_a_copy_does_not():
+    net = nn.Linear(3, 2)
+    model = sbmc.train_map(net, rows(30, 4), rows(20, 5), max_epochs=2, progress=False)
+    posterior = sbmc.fit(model, rows(30, 4), **QUICK)
+    assert posterior.mixture.rows == 20
+    assert "set aside" in posterior.mixture.source
+    stranger = nn.Linear(3, 2)
+    stranger.load_state_dict(model.state_dict())
+    assert sbmc.fit(stranger, rows(30, 4), **QUICK).mixture is None
+
+
+def test_remembered_rows_that_are_sampled_on_do_not_choose():
+    train, validation = rows(30, 4), rows(20, 5)
+    model = sbmc.train_map(nn.Linear(3, 2), train, validation, max_epochs=2, progress=False)
+    both = tuple(torch.cat(pair) for pair in zip(train, validation, strict=True))
+    assert sbmc.fit(model, both, **QUICK).mixture is None
+
+
+def test_a_given_prior_variance_leaves_candidates_that_differ_in_s(network):
+    posterior = sbmc.fit(network, rows(60, 0), prior_variance=0.5, validation=rows(40, 1), **QUICK)
+    assert [member.s for member in posterior.mixture.members] == [0.0, *mixture.SCALES]
+
+
+def test_the_budget_is_shared_by_all_chains(network):
+    budget = sbmc.Budget(trainings=6, trained_epochs=40)
+    posterior = sbmc.fit(
+        network, rows(60, 0), validation=rows(40, 1), budget=budget, particles=4, progress=False
+    )
+    spent = posterior.cost.total_epochs - posterior.cost.anchor_epochs
+    assert spent <= 240
+    assert posterior.settings["sampler_settings"]["epochs"] == 240 // (3 * 4)
+    assert "6 trainings of 40 epochs" in posterior.settings["budget"]
+
+
+def test_checkpoints_of_candidates_are_folders_of_their_own(network, tmp_path):
+    compute = sbmc.Compute(checkpoint=tmp_path / "run")
+    options = {**QUICK, "validation": rows(40, 1), "compute": compute}
+    first = sbmc.fit(network, rows(60, 0), **options)
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert names == ["candidate-1", "candidate-2", "candidate-3"]
+    again = sbmc.fit(network, rows(60, 0), **options)
+    assert torch.equal(first.positions, again.positions)
+
+
+def test_islands_of_a_mixture_are_not_parts_of_one_run(mixed):
+    with pytest.raises(BadInput, match="islands of a mixture"):
+        mixed.first(1)
+    with pytest.raises(BadInput):
+        sbmc.merge([mixed, mixed])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"validation": rows(60, 0)}, "`validation` must be rows that are not in `data`"),
+        ({"s": 0.1, "validation": rows(9, 1)}, "`validation` must be left out"),
+        ({"s": "most"}, '`s` must be in [0, 1] or "auto"'),
+        ({"budget": 3}, "`budget` must be left out where `sampler`"),
+    ],
+)
+def test_refusals(network, options, message):
+    with pytest.raises(BadInput) as refusal:
+        sbmc.fit(network, rows(60, 0), **{**QUICK, **options})
+    assert message in str(refusal.value)
