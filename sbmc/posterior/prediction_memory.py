@@ -62,9 +62,9 @@ def pieces_within(
     targets = torch.zeros(1, device=theta.device)
     footprint = measure_footprint(
         predictor.forward,
-        _Outputs(),
+        _Outputs(),  # type: ignore[arg-type]
         Examples(one, targets),
-        theta,  # type: ignore[arg-type]
+        theta,
     )
     held = resident_bytes() + ALLOWANCE
 
