@@ -9,10 +9,11 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import engine, folding, methods, prediction, speed
+from benchmarks import engine, folding, methods, prediction, speed, styles
 
 PARTS: dict[str, Callable[[Sequence[str]], int]] = {
     "speed": speed.main,
+    "styles": styles.main,
     "engine": engine.main,
     "folding": folding.main,
     "prediction": prediction.main,

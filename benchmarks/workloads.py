@@ -15,6 +15,7 @@ from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import AnchoredPrior, anchored_prior
+from sbmc.target.building import EngineBuilder
 from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.target import Evaluation, Target
 from sbmc_studies.experiments.networks import paper_cnn
@@ -221,6 +222,14 @@ def target_of(network: nn.Module, examples: Examples, path: str = "auto") -> Tar
     space, prior = select_parameters(network), prior_of(network)
     forward = build_forward(network, space, examples.inputs[:2], path)  # type: ignore[index]
     engine = LikelihoodEngine(forward, examples, Categorical(), prior.mean)
+    engine.settle()
+    return Target(engine, prior)
+
+
+def users_target(network: nn.Module, examples: Examples) -> Target:
+    """The target as `fit` builds it: frozen parts cut off, path and kernel by rule."""
+    space, prior = select_parameters(network), prior_of(network)
+    engine = EngineBuilder(network, space, Categorical(), examples)(prior.mean)
     engine.settle()
     return Target(engine, prior)
 

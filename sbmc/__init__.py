@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sbmc.prior.weight_decay import WeightDecay
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU
     from sbmc.target.building import build_target
+    from sbmc.target.explanation import Explanation, explain
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
@@ -48,6 +49,7 @@ _HOMES = {
     "sbmc.prior.weight_decay": ("WeightDecay",),
     "sbmc.samplers": ("GHMC", "HMC", "MALA", "NUTS", "PCN", "SGHMC", "SGLD", "SMC", "UBU"),
     "sbmc.target.building": ("build_target",),
+    "sbmc.target.explanation": ("Explanation", "explain"),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
 }
@@ -83,6 +85,7 @@ __all__ = [
     "Custom",
     "Ensemble",
     "Expectation",
+    "Explanation",
     "Gaussian",
     "Health",
     "HealthWarning",
@@ -97,6 +100,7 @@ __all__ = [
     "build_target",
     "describe_prior",
     "expect",
+    "explain",
     "fit",
     "load",
     "merge",

@@ -10,7 +10,7 @@ from torch import nn
 
 from benchmarks.peers.protocol import Done, Task, Unit, serve
 from benchmarks.transformer import Transformer
-from benchmarks.workloads import strided_network, target_of
+from benchmarks.workloads import strided_network, users_target
 from sbmc.model.data import Examples
 from sbmc.samplers import HMC, SGHMC, SMC
 from sbmc.samplers.noise import IslandNoise
@@ -51,7 +51,7 @@ class Ours:
         data = Examples(
             torch.from_numpy(task.arrays["inputs"]), torch.from_numpy(task.arrays["labels"])
         )
-        self._target = target_of(network_of(task), data)
+        self._target = users_target(network_of(task), data)
         self._start = torch.from_numpy(task.arrays["start"])
         self._noise = IslandNoise([torch.Generator().manual_seed(0)], task.particles)
         self.settings: dict[str, Any] = {

@@ -21,7 +21,7 @@ from sbmc.storage.digests import DIGITS, digest
 # Settings that two parts of one run may differ in: which islands they have.
 APART = ("islands", "first_island")
 # Settings that explain and decide nothing: no two runs are told apart by them.
-IN_WORDS = ("kernel_reason",)
+IN_WORDS = ("kernel_reason", "path_reason", "frozen_below")
 
 
 def identify(
