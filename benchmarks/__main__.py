@@ -9,15 +9,18 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import engine, folding, methods, prediction, speed
+from benchmarks import engine, folding, methods, minibatch, prediction, speed
 
 PARTS: dict[str, Callable[[Sequence[str]], int]] = {
     "speed": speed.main,
+    "minibatch": minibatch.main,
     "engine": engine.main,
     "folding": folding.main,
     "prediction": prediction.main,
     "methods": methods.main,
 }
+
+WITH_PEERS = ("speed", "minibatch")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     codes = [0]
     for part in options.parts:
-        words = ["--peers", options.peers] if part == "speed" and options.peers else []
+        words = ["--peers", options.peers] if part in WITH_PEERS and options.peers else []
         words += ["--threads", options.threads] if options.threads else []
         print(f"# {part}", file=sys.stderr, flush=True)
         try:

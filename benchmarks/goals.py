@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ class Goal:
     Attributes:
         workload: its name.
         particles: of the row.
-        against: `pyro`, `jax` (the fastest of the JAX peers) or `roofline`.
+        against: a contender, `jax` (the fastest of the JAX peers) or `roofline`.
         required: the benchmark fails below it.
         goal: what to aim at.
+        algorithm: of the row.
     """
 
     workload: str
@@ -31,6 +32,7 @@ class Goal:
     against: str
     required: float
     goal: float
+    algorithm: str = "hmc"
 
 
 def _goals(workload: str, particles: tuple[int, ...], **figures: tuple[float, float]) -> list[Goal]:
@@ -61,14 +63,14 @@ def figure(row: Mapping[str, Any], against: str) -> float | None:
 
 def find_row(record: Mapping[str, Any], goal: Goal) -> Mapping[str, Any] | None:
     """The row that a goal is about."""
-    key = goal.workload, "hmc", goal.particles
+    key = goal.workload, goal.algorithm, goal.particles
     return next((row for row in record["rows"] if _key(row) == key), None)
 
 
-def find_missed(record: Mapping[str, Any]) -> list[str]:
+def find_missed(record: Mapping[str, Any], goals: Sequence[Goal] = GOALS) -> list[str]:
     """Required figures that a record misses, in words; one that was not measured is missed."""
     missed = []
-    for goal in GOALS:
+    for goal in goals:
         row = find_row(record, goal)
         got = figure(row, goal.against) if row else None
         if got is None:
@@ -138,11 +140,19 @@ def committed_record(file: Path) -> dict[str, Any] | None:
 
 def show(value: float, goal: Goal) -> str:
     """A figure as the goal's table has it."""
+    if goal.against == "full":  # an epoch in mini-batches over one on all data, at most
+        return f"{1 / value:.3g}× as long"
     return f"{value:.0%}" if goal.against == "roofline" else f"{value:.3g}×"
 
 
 def _name(goal: Goal) -> str:
-    against = {"pyro": "against Pyro", "jax": "against the best JAX peer"}
+    against = {
+        "pyro": "against Pyro",
+        "jax": "against the best JAX peer",
+        "full": "beside an epoch on all data",
+        "posteriors": "against posteriors",
+        "trainings": "against plain trainings",
+    }
     return f"{goal.workload}, {goal.particles} particles, {against.get(goal.against, 'roofline')}"
 
 

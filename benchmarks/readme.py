@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.health import health_table
 from benchmarks.matched import matched_table
+from benchmarks.minibatch import GOALS as MINIBATCH_GOALS
 from benchmarks.prediction import prediction_table
 from benchmarks.speed_tables import whole_speed_table
 from benchmarks.tables import engine_table, folding_table, methods_table
@@ -19,11 +21,17 @@ HERE = Path(__file__).parent
 Table = tuple[str, Callable[[dict[str, Any]], str]]
 TABLES: dict[str, Table] = {
     "speed": ("speed", whole_speed_table),
+    "minibatch": ("minibatch", partial(whole_speed_table, goals=MINIBATCH_GOALS)),
+    "minibatch, one thread": (
+        "minibatch_one_thread",
+        partial(whole_speed_table, goals=MINIBATCH_GOALS),
+    ),
     "engine": ("engine", engine_table),
     "folding": ("folding", folding_table),
     "prediction": ("prediction", prediction_table),
     "methods": ("methods", methods_table),
     "health": ("health", health_table),
+    "health autohmc": ("health_autohmc", health_table),
     **{
         f"matched {study}": (f"matched_{study}", matched_table)
         for study in ("mnist7", "imdb", "cifar10")

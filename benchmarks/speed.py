@@ -21,7 +21,14 @@ import torch
 
 from benchmarks import options as shared
 from benchmarks.contest import OURS, Entry, run_contest
-from benchmarks.goals import committed_record, comparable, find_fallen, find_missed
+from benchmarks.goals import (
+    GOALS,
+    Goal,
+    committed_record,
+    comparable,
+    find_fallen,
+    find_missed,
+)
 from benchmarks.machine import Machine
 from benchmarks.peers.protocol import Task
 from benchmarks.speed_tables import goals_table, speed_table
@@ -40,8 +47,11 @@ PEERS = {
         "patches": "blackjax_patches",
     },
     "smc": {"blackjax": "blackjax_smc"},
-    "sghmc": {"posteriors": "posteriors_sghmc"},
+    "sghmc": {"full": "ours_full", "posteriors": "posteriors_sghmc"},
+    "ensemble": {"trainings": "plain_training"},
 }
+# Those that run in the environment of sbmc.
+AT_HOME = ("plain", "full", "trainings")
 
 
 # A transition of XLA's strided convolutions, inside the loop of a sampler, takes minutes: there
@@ -60,7 +70,7 @@ class Row:
     Attributes:
         workload: its name.
         particles: how many.
-        algorithm: `hmc`, `smc` or `sghmc`.
+        algorithm: `hmc`, `smc`, `sghmc` or `ensemble`.
         leapfrog: steps of a transition, few where they take long.
         transitions: in a unit of work, many where they take no time.
         serial_particles: how many are timed where one chain follows another: their time per
@@ -89,15 +99,32 @@ ROWS = (
     Row("transformer", 10, leapfrog=2),
     Row("mnist7", 10, "smc", leapfrog=1),
     Row("head", 80, "smc", leapfrog=1),
-    Row("mnist7", 10, "sghmc"),
-    Row("mlp", 10, "sghmc"),
 )
 QUICK_ROWS = (
     *(Row(name, 3, leapfrog=1) for name in ("mnist7", "strided")),
     *(Row(name, 3, transitions=2) for name in ("head", "mlp", "transformer")),
     Row("mnist7", 3, "smc", leapfrog=1),
-    Row("mlp", 3, "sghmc"),
 )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A benchmark of this kind: what is measured, and what it has to reach.
+
+    Attributes:
+        name: of the benchmark's module and record.
+        rows: what is timed.
+        quick_rows: the same for tests.
+        goals: figures of the rows.
+    """
+
+    name: str
+    rows: Sequence[Row]
+    quick_rows: Sequence[Row]
+    goals: Sequence[Goal]
+
+
+SPEED = Plan("speed", ROWS, QUICK_ROWS, GOALS)
 # Small enough that nothing leaves the ground, whatever the model: time does not depend on it.
 STEP_SIZE = 1e-4
 
@@ -141,7 +168,7 @@ def entries_of(row: Row, peers_python: str | None) -> list[Entry]:
     """Who takes part: sbmc first, then the peers that there is a Python for."""
     entries = [Entry(OURS, sys.executable, "benchmarks.peers.ours")]
     for name, module in PEERS[row.algorithm].items():
-        python = sys.executable if name == "plain" else peers_python
+        python = sys.executable if name in AT_HOME else peers_python
         if python is not None and row.workload not in LEFT_OUT.get(name, ()):
             entries.append(Entry(name, python, f"benchmarks.peers.{module}"))
     return entries
@@ -172,7 +199,7 @@ def measure_row(
     }
     operations = workload.operations(workload.examples, row.particles)
     # Batches are read in another order for each particle: the count is for whole evaluations.
-    counted = ours and row.algorithm != "sghmc"
+    counted = ours and row.algorithm not in ("sghmc", "ensemble")
     least = [operations.seconds(**rate) / row.particles for rate in rates]
     return {
         **vars(row),
@@ -189,15 +216,19 @@ def measure_row(
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, plan: Plan = SPEED) -> int:
     """Measure, write the record, print the tables and the verdict.
+
+    Args:
+        arguments: of the command line.
+        plan: what is measured.
 
     Returns:
         The exit code: 1 if a contender failed, a required figure is missed, or a ratio has fallen
         by more than a fifth since the last committed record. Without peers, with `--only` or with
         `--quick` there is no verdict.
     """
-    parser = shared.make_parser("speed", __doc__, repeats=5)
+    parser = shared.make_parser(plan.name, __doc__, repeats=5)
     parser.add_argument("--peers", help="the Python that has the peers")
     parser.add_argument("--only", nargs="+", metavar="WORKLOAD", help="leave the others out")
     options = shared.parse(parser, arguments)
@@ -205,15 +236,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"`peers` must be the path of a Python, but got {options.peers!r}.")
     rows = [
         row
-        for row in (QUICK_ROWS if options.quick else ROWS)
+        for row in (plan.quick_rows if options.quick else plan.rows)
         if not options.only or row.workload in options.only
     ]
     if not rows:
-        names = sorted({row.workload for row in ROWS})
+        names = sorted({row.workload for row in plan.rows})
         parser.error(f"`only` must be among {', '.join(names)}, but got {options.only}.")
     # Not resolved: a virtual environment's Python is a link to another one.
     peers_python = options.peers and str(Path(options.peers).absolute())
-    before = committed_record(shared.RECORDS / "speed.json")
+    usual = shared.RECORDS / f"{plan.name}.json"
+    before = committed_record(usual)
     measured = []
     for row in rows:
         print(f"{row.workload}, {row.algorithm}, {row.particles}", file=sys.stderr, flush=True)
@@ -229,15 +261,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  {ratios}{share}", file=sys.stderr, flush=True)
         measured.append(found)
     judged = peers_python is not None and not options.quick and not options.only
-    if not judged and options.out == shared.RECORDS / "speed.json":
-        options.out = shared.RECORDS.parents[1] / "runs" / "speed.json"  # no record to compare with
+    if not judged and options.out == usual:
+        options.out = shared.RECORDS.parents[1] / "runs" / usual.name  # no record to compare with
     record = shared.write_record(
-        options, "speed", {"repeats": options.repeats, "judged": judged, "rows": measured}
+        options, plan.name, {"repeats": options.repeats, "judged": judged, "rows": measured}
     )
     print(speed_table(record))
     if not judged:
         return 0
-    print(f"\n{goals_table(record)}")
+    print(f"\n{goals_table(record, plan.goals)}")
     if before is not None and not comparable(record, before):
         print("\nThe last committed record is of another machine: ratios are not held against it.")
     failed = [
@@ -246,7 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, result in row["contenders"].items()
         if "error" in result
     ]
-    return shared.tell_failures([*failed, *find_missed(record), *find_fallen(record, before)])
+    missed = find_missed(record, plan.goals)
+    return shared.tell_failures([*failed, *missed, *find_fallen(record, before)])
 
 
 if __name__ == "__main__":

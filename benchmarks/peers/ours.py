@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,19 @@ from benchmarks.peers.protocol import Done, Task, Unit, serve
 from benchmarks.transformer import Transformer
 from benchmarks.workloads import strided_network, target_of
 from sbmc.model.data import Examples
+from sbmc.model.threads import threads_for
 from sbmc.samplers import HMC, SGHMC, SMC
 from sbmc.samplers.noise import IslandNoise
+from sbmc.target.memory_needs import multiplications
+from sbmc.target.minibatch import LEAST_WORK
+from sbmc.training import train_ensemble
 from sbmc_studies.experiments.networks import paper_cnn
+
+# Passes over the data in a unit of work.
+PASSES, ENSEMBLE_EPOCHS = 2, 10
+LEARNING_RATE = 1e-3
+# Of the samplers on mini-batches.
+NOISE = "philox"
 
 
 def network_of(task: Task) -> nn.Module:
@@ -51,13 +62,16 @@ class Ours:
         data = Examples(
             torch.from_numpy(task.arrays["inputs"]), torch.from_numpy(task.arrays["labels"])
         )
-        self._target = target_of(network_of(task), data)
+        self._network = network_of(task)
+        self._target = target_of(self._network, data)
         self._start = torch.from_numpy(task.arrays["start"])
         self._noise = IslandNoise([torch.Generator().manual_seed(0)], task.particles)
         self.settings: dict[str, Any] = {
             "path": self._target.engine.path,
             "chunks": vars(self._target.engine.chunks),
         }
+        if task.algorithm == "sghmc":
+            self.settings["noise"] = NOISE
 
     def check(self, probe: np.ndarray) -> tuple[Any, Any]:
         """Log posterior and gradient at the probes: the prior's part is the sampler's."""
@@ -73,8 +87,30 @@ class Ours:
 
     def variants(self) -> dict[str, Unit]:
         """One: what to do is the engine's choice."""
-        units = {"hmc": self._hmc, "smc": self._smc, "sghmc": self._sghmc}
-        return {self._target.engine.path: units[self._task.algorithm]}
+        units = {
+            "hmc": self._hmc,
+            "smc": self._smc,
+            "sghmc": self._sghmc,
+            "ensemble": self._ensemble,
+        }
+        unit = units[self._task.algorithm]
+
+        def with_threads() -> Done:
+            with self._threads():
+                return unit()
+
+        return {self._target.engine.path: with_threads}
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """As many threads as `fit` uses for such work; training sees to that itself."""
+        task, engine = self._task, self._target.engine
+        if task.algorithm == "ensemble":
+            return nullcontext()
+        batches = task.algorithm == "sghmc"
+        rows = task.batch_size if batches else len(engine.examples)
+        work = multiplications(engine.examples.inputs, rows, self._start.numel())
+        small = 2 * LEAST_WORK if batches else None
+        return threads_for(work, self._start.numel(), apart=engine.shareable, small=small)
 
     def _hmc(self) -> Done:
         task = self._task
@@ -101,11 +137,25 @@ class Ours:
 
     def _sghmc(self) -> Done:
         task = self._task
-        settings = SGHMC(
-            epochs=1, batch_size=task.batch_size, step_size=task.step_size, noise="philox"
-        )
+        passes = PASSES * task.transitions  # many where they take no time
+        sizes = {"batch_size": task.batch_size, "step_size": task.step_size}
+        settings = SGHMC(epochs=passes, noise=NOISE, **sizes)
         settings.run(self._target, self._noise, self._start)
-        return Done(1, task.particles)
+        return Done(passes, task.particles)
+
+    def _ensemble(self) -> Done:
+        task, examples = self._task, self._target.engine.examples
+        train_ensemble(
+            self._network,
+            (examples.inputs, examples.targets),
+            members=task.particles,
+            prior_variance=task.scale**2,
+            learning_rate=LEARNING_RATE,
+            batch_size=task.batch_size,
+            max_epochs=ENSEMBLE_EPOCHS,
+            progress=False,
+        )
+        return Done(ENSEMBLE_EPOCHS, task.particles)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import multiplications
+from sbmc.target.minibatch import LEAST_WORK
 from sbmc.target.target import Target
 
 # Islands are folded into one batch up to this many particles.
@@ -104,7 +105,9 @@ class Job:
         work = multiplications(inputs, min(rows or examples, examples), positions)
         # The mini-batches of particles differ: only a kernel takes them in chunks of particles.
         apart = self.engine.shareable and (rows is None or self.engine.batch_kernel() is not None)
-        return threads_for(work, positions, apart=apart)
+        # A kernel's mini-batches are one call a chunk, with less to agree on than other pieces.
+        small = 2 * LEAST_WORK if apart and rows is not None else None
+        return threads_for(work, positions, apart=apart, small=small)
 
     def progress_unit(self) -> tuple[int | None, str]:
         """How much an island has to do, and the unit in which progress is counted.

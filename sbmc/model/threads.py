@@ -157,7 +157,9 @@ def torch_threads(wanted: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def threads_for(work: int, positions: int, *, apart: bool) -> Iterator[None]:
+def threads_for(
+    work: int, positions: int, *, apart: bool, small: int | None = None
+) -> Iterator[None]:
     """Use as many threads inside the block as what is done there is worth, and no more than before.
 
     One thread does a small evaluation. Otherwise pieces run side by side as before; but if the
@@ -168,8 +170,10 @@ def threads_for(work: int, positions: int, *, apart: bool) -> Iterator[None]:
         positions: numbers in the positions of all particles.
         apart: whether evaluations are cut into pieces that run side by side. If not, threads inside
             an operation are all that there are.
+        small: multiplications that one thread does; by rule if not given.
     """
-    if work <= (SMALL_WORK if apart else SMALL_WORK_WITHIN):
+    usual = SMALL_WORK if apart else SMALL_WORK_WITHIN
+    if work <= (usual if small is None else small):
         with torch_threads(1):
             yield
     elif apart and positions <= SMALL_POSITIONS and torch.get_num_threads() > 1:

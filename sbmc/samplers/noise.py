@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,7 +76,7 @@ class PhiloxNoise(IslandNoise):
     """The same with normal numbers from a counter-based stream, Philox4x32-10.
 
     An island's key is the first number of its generator. A normal number depends on the key, on how
-    many draws the island has made, on the particle and on the place in its vector: neither on other
+    many draws the island has made, on the particle and on the index in its vector: neither on other
     islands, nor on threads or chunks. All other numbers are the generators'.
 
     Args:
@@ -103,19 +102,21 @@ class PhiloxNoise(IslandNoise):
         if state is None:
             keys = [torch.randint(-(2**63), 2**63 - 1, (1,), generator=g) for g in generators]
             state = torch.stack([torch.cat(keys), torch.zeros(len(keys), dtype=torch.int64)], 1)
-        self._state = state.cpu().clone().numpy().view(np.uint64)
-        self._rows = np.arange(len(self._state))
+        self._keys, self._draws = (column.clone() for column in state.cpu().T.contiguous())
+        self._rows: list[int] | None = None  # of the islands' draws; None for all of them
 
     @property
     def state(self) -> Tensor:
         """Keys and numbers of draws of the islands, `(islands, 2)` int64, to go on from."""
-        return torch.from_numpy(self._state[self._rows].view(np.int64))
+        draws = self._draws if self._rows is None else self._draws[self._rows]
+        return torch.stack([self._keys, draws], 1)
 
     def streams(self) -> steps.Streams:
         """Whose noise the particles have in the draw that is made now; the next is another one."""
-        keys, draws = self._state[self._rows].T.copy()
-        self._state[self._rows, 1] += np.uint64(1)
-        return steps.Streams(self.particles, keys, draws)
+        rows: slice | list[int] = slice(None) if self._rows is None else self._rows
+        draws = self._draws[rows].clone()
+        self._draws[rows] += 1
+        return steps.Streams(self.particles, self._keys, draws)
 
     def normal(self, dim: int, dtype: torch.dtype) -> Tensor:
         """Standard normal `(islands * particles, dim)`, of float32's precision."""
@@ -123,10 +124,12 @@ class PhiloxNoise(IslandNoise):
 
     def select(self, islands: Sequence[int]) -> PhiloxNoise:
         """The noise of some of the islands (the same streams, not copies)."""
-        rows = self._rows[list(islands)]
         generators = [self.generators[i] for i in islands]
-        some = PhiloxNoise(generators, self.particles, self.device, self.state)
-        some._state, some._rows = self._state, rows
+        some = PhiloxNoise(generators, self.particles, self.device, self.state[list(islands)])
+        everywhere = range(len(self.generators)) if self._rows is None else self._rows
+        some._draws, some._rows = self._draws, [everywhere[i] for i in islands]
+        if some._rows == list(range(len(self._draws))):
+            some._rows = None
         return some
 
 

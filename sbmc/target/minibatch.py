@@ -104,8 +104,11 @@ class MiniBatches:
             return kernel(theta, index[rows], factor, gradients[rows])
 
         chunks = particle_chunks(len(positions), index.shape[1] * positions.shape[1])
-        values = list(side_by_side(of_particles, chunks))
-        return Evaluation(scale * (values[0] if len(values) == 1 else torch.cat(values)), gradients)
+        if len(chunks) == 1:
+            values = kernel(to_parameters(positions), index, factor, gradients)
+        else:
+            values = torch.cat(list(side_by_side(of_particles, chunks)))
+        return Evaluation(scale * values, gradients)
 
     def _factor(self, batch: int, scale: float) -> Tensor:
         """What the gradient of a sum over so many examples is multiplied by, `(dim,)`."""

@@ -33,13 +33,13 @@ class CompiledTraining:
 
     Args:
         batches: sums over mini-batches of the training data, with gradients.
-        whole: sums over ranges of other data.
+        kernel: sums over ranges of other data.
         validation: validation data, or None.
-        laid: the validation data as `whole` reads them, if they are kept; else None.
+        laid: the validation data as `kernel` reads them, if they are kept; else None.
     """
 
     batches: BatchKernel
-    whole: Kernel
+    kernel: Kernel
     validation: Examples | None
     laid: Any
 
@@ -93,24 +93,24 @@ class CompiledTraining:
     def log_likelihood(self, theta: Tensor) -> Tensor:
         """Of all validation data, a sum, `(members,)` float64."""
         assert self.validation is not None
-        total = torch.zeros(len(theta), dtype=torch.float64)
         count = len(self.validation)
         if self.laid is not None:
-            pieces = [(self.laid, count)]
-            return self._add(theta, pieces, total)
+            return self._sums(theta, self.laid, count)
+        total = torch.zeros(len(theta), dtype=torch.float64)
         for start in range(0, count, VALIDATION_ROWS):
             inputs, targets = self.validation.slice(start, start + VALIDATION_ROWS)
             assert isinstance(inputs, Tensor)  # or there is no kernel
-            self._add(theta, [(self.whole.prepare(inputs, targets), len(targets))], total)
+            total += self._sums(theta, self.kernel.prepare(inputs, targets), len(targets))
         return total
 
-    def _add(self, theta: Tensor, pieces: list[tuple[Any, int]], total: Tensor) -> Tensor:
+    def _sums(self, theta: Tensor, laid: Any, count: int) -> Tensor:
+        sums = torch.empty(len(theta), dtype=torch.float64)
+
         def of_members(rows: slice) -> None:
-            for laid, count in pieces:
-                total[rows] += self.whole(theta[rows], laid, 0, count, gradient=False)[0]
+            sums[rows] = self.kernel(theta[rows], laid, 0, count, gradient=False)[0]
 
         _in_chunks(of_members, len(theta))
-        return total
+        return sums
 
 
 def compile_training(
@@ -128,15 +128,15 @@ def compile_training(
     """
     if theta.dtype != torch.float32 or theta.device.type != "cpu" or not adam.available():
         return None
-    whole = choose_kernel(forward, data.likelihood, data.train, theta).kernel
-    batches = find_batch_kernel(whole, forward, data.likelihood, data.train, theta)
-    if whole is None or batches is None:
+    kernel = choose_kernel(forward, data.likelihood, data.train, theta).kernel
+    batches = find_batch_kernel(kernel, forward, data.likelihood, data.train, theta)
+    if kernel is None or batches is None:
         return None
     validation, laid = data.validation, None
-    if validation is not None and may_store(whole.prepared_bytes(len(validation))):
+    if validation is not None and may_store(kernel.prepared_bytes(len(validation))):
         assert isinstance(validation.inputs, Tensor)  # as the training data are
-        laid = whole.prepare(validation.inputs, validation.targets)
-    return CompiledTraining(batches, whole, validation, laid)
+        laid = kernel.prepare(validation.inputs, validation.targets)
+    return CompiledTraining(batches, kernel, validation, laid)
 
 
 def _adam_step(step: int, learning_rate: float) -> adam.Adam:

@@ -76,7 +76,7 @@ def test_sbmc_computes_what_the_peers_compute(row):
 def test_sbmc_does_the_work_that_it_is_asked_for():
     from benchmarks.peers.ours import Ours
 
-    for algorithm, epochs, begin in (("hmc", 10, 0), ("smc", 2 * 5 * 5, 1), ("sghmc", 1, 0)):
+    for algorithm, epochs, begin in (("hmc", 10, 0), ("smc", 2 * 5 * 5, 1), ("sghmc", 4, 0)):
         task = make_task(Row("mnist7", 3, algorithm, transitions=2), 1, quick=True)
         ours = Ours(task)
         (unit,) = ours.variants().values()

@@ -161,14 +161,14 @@ def find_batch_kernel(
     if kernel is None or not isinstance(forward, FusedForward) or not isinstance(inputs, Tensor):
         return None
     try:
-        whole: Any = kernel
+        batched: Any = kernel
         if not isinstance(kernel, Batched):
-            whole = ChainKernel(forward.layers() or [], forward.space, likelihood, inputs[:1])
+            batched = ChainKernel(forward.layers() or [], forward.space, likelihood, inputs[:1])
         few = Examples(inputs[:BATCH_PROBE_EXAMPLES], examples.targets[:BATCH_PROBE_EXAMPLES])
-        tried: BatchKernel = whole.batches(few.inputs, few.targets)
+        tried: BatchKernel = batched.batches(few.inputs, few.targets)
         if _agrees_on_batches(tried, forward, likelihood, few, theta):
-            return whole.batches(inputs, examples.targets)
-        logger.info("kernel: the %s kernel differs from autograd on mini-batches", whole.name)
+            return batched.batches(inputs, examples.targets)
+        logger.info("kernel: the %s kernel differs from autograd on mini-batches", batched.name)
     except NotAChain as error:
         logger.info("kernel: none for mini-batches (%s)", error)
     return None
@@ -216,10 +216,10 @@ def _with_neighbour(theta: Tensor) -> Tensor:
     return torch.stack([theta, theta + 0.1 * (theta.abs().mean() + 0.1) * wave])
 
 
-def _close(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
+def _close(values: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
     """Whether a kernel's values and gradients are those of autograd, where these are finite."""
     tolerance = TOLERANCES[expected[1].dtype]
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(values, expected, strict=True):
         ours, theirs = ours.double(), theirs.double()
         finite = torch.isfinite(theirs)
         scale = float(theirs[finite].abs().max()) if bool(finite.any()) else 0.0

@@ -61,7 +61,7 @@ def find_linear(
     if type(layer) is not nn.Linear or inputs.ndim != 2:
         raise NotAChain("not one linear layer")
     assert isinstance(layer, nn.Linear)  # for the type checker
-    names = [f"{name}.{own}" if name else own for own, _ in layer.named_parameters()]
+    names = [f"{name}.{part}" if name else part for part, _ in layer.named_parameters()]
     if sorted(names) != sorted(space.names):
         raise NotAChain("frozen parameters")
     begins = [sum(space.sizes[: space.names.index(each)]) for each in names]
@@ -91,17 +91,17 @@ class LinearKernel:
         likelihood: Likelihood,
         inputs: Tensor,
     ) -> None:
-        found = find_linear(layers, space, inputs)
+        layer = find_linear(layers, space, inputs)
         if not isinstance(likelihood, (Categorical, Gaussian)):
             raise NotAChain("a likelihood of the user's")
         if inputs.dtype not in (torch.float32, torch.float64):
             raise NotAChain(f"{inputs.dtype}")
         self._likelihood = likelihood
-        self._outputs, self._features = found.outputs, found.features
-        end = found.weight + found.outputs * found.features
-        self._weight = slice(found.weight, end)
-        bias = found.bias
-        self._bias = None if bias is None else slice(bias, bias + found.outputs)
+        self._outputs, self._features = layer.outputs, layer.features
+        end = layer.weight + layer.outputs * layer.features
+        self._weight = slice(layer.weight, end)
+        bias = layer.bias
+        self._bias = None if bias is None else slice(bias, bias + layer.outputs)
         self._dim = space.dim
         self._element = inputs.element_size()
 
@@ -156,11 +156,11 @@ class LinearKernel:
                 sums.addmm_(flat, rows)
         if sums is None:
             return value, None
-        whole = theta.new_empty(count, self._dim, dtype=torch.float64)
-        whole[:, self._weight] = sums.view(count, -1).double()
+        gradients = theta.new_empty(count, self._dim, dtype=torch.float64)
+        gradients[:, self._weight] = sums.view(count, -1).double()
         if self._bias is not None:
-            whole[:, self._bias] = slopes
-        return value, whole
+            gradients[:, self._bias] = slopes
+        return value, gradients
 
     def _residuals(
         self, out: Tensor, targets: Tensor, bias: Tensor | None, value: Tensor, slopes: Tensor

@@ -132,10 +132,10 @@ class LowRankKernel:
                 down_sum.addmm_(slopes.view(len(rows), -1).T, rows, alpha=-1)
         if down_sum is None or up_sum is None:
             return value, None
-        whole = theta.new_empty(count, self._dim, dtype=torch.float64)
-        whole[:, self._down] = down_sum.view(count, -1).double()
-        whole[:, self._up] = up_sum.view(count, -1).double()
-        return value, whole
+        gradients = theta.new_empty(count, self._dim, dtype=torch.float64)
+        gradients[:, self._down] = down_sum.view(count, -1).double()
+        gradients[:, self._up] = up_sum.view(count, -1).double()
+        return value, gradients
 
 
 def _log_probs(out: Tensor, probs: Tensor, labels: Tensor) -> Tensor:

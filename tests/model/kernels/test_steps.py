@@ -29,7 +29,8 @@ FALSE_ALARM = 1e-6
 
 
 def streams(keys=(11, 12), draws=(0, 0), each=3):
-    return steps.Streams(each, np.array(keys, np.uint64), np.array(draws, np.uint64))
+    both = (torch.from_numpy(np.array(a, np.uint64).view(np.int64)) for a in (keys, draws))
+    return steps.Streams(each, *both)
 
 
 @pytest.mark.parametrize(("counter", "key", "words"), KNOWN)
@@ -71,7 +72,7 @@ def test_without_a_compiler_numpy_does_it(monkeypatch):
 
 
 @needs_compiler
-def test_a_number_depends_on_key_draw_particle_and_place_alone(monkeypatch):
+def test_a_number_depends_on_key_draw_particle_and_index_alone(monkeypatch):
     whole = steps.normal(streams(), 200)
     assert torch.equal(steps.normal(streams(each=5), 200)[:3], whole[:3])
     assert torch.equal(steps.normal(streams((12,), (0,)), 200), whole[3:])
@@ -117,7 +118,7 @@ def test_distribution_and_tails(sample):
         assert stats.kstest(1 - stats.norm.sf(sizes) / stats.norm.sf(edge), "uniform").pvalue > 1e-6
 
 
-def test_particles_draws_places_and_keys_are_independent(sample):
+def test_particles_draws_indices_and_keys_are_independent(sample):
     """Correlations of numbers and of squares, one apart; fails with probability 1.6e-5."""
     data = sample.astype(np.float64)
     other = np.stack(
@@ -126,7 +127,7 @@ def test_particles_draws_places_and_keys_are_independent(sample):
     shifts = {
         "draws": (data[1:], data[:-1]),
         "particles": (data[:, 1:], data[:, :-1]),
-        "places": (data[..., 1:], data[..., :-1]),
+        "indices": (data[..., 1:], data[..., :-1]),
         "pairs of Box and Muller": (data[..., :16], data[..., 16:32]),
         "keys": (data, other),
     }

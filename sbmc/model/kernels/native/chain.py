@@ -1,7 +1,7 @@
 """A chain of layers with its likelihood in C: value and gradient in one pass, no autograd.
 
 Convolutions, linear layers, poolings and activations, one after another, on examples that lie side
-by side. What a layer reads and where it writes are lists of places, made once; zeros around an
+by side. What a layer reads and where it writes are lists of offsets, made once; zeros around an
 image are part of the array that the layer before writes into, so that all positions are alike.
 """
 
@@ -25,7 +25,7 @@ from sbmc.model.chunks import Chunks
 from sbmc.model.kernels.native.build import load
 from sbmc.model.kernels.native.chain_batches import ChainBatches
 from sbmc.model.kernels.native.library import library_of
-from sbmc.model.kernels.native.plan import APPLY, NotAChain, Step, find_places, find_steps
+from sbmc.model.kernels.native.plan import APPLY, NotAChain, Step, find_offsets, find_steps
 from sbmc.model.parameters import ParameterSpace
 
 SOURCE = Path(__file__).with_name("chain.c")
@@ -138,8 +138,8 @@ class ChainKernel:
     def _layer(
         self, before: Step, step: Step, offsets: dict[str, int], begins: tuple[int, int]
     ) -> _Layer:
-        start, tap = find_places(before, step)
-        to = (step.places[0] if step.kind == APPLY else step.places).flatten()
+        start, tap = find_offsets(before, step)
+        to = (step.offsets[0] if step.kind == APPLY else step.offsets).flatten()
         apart, covers = math.prod(step.stored[1:]), False
         if step.kind != APPLY:
             read = (start.unsqueeze(1) + tap).flatten()
@@ -173,8 +173,8 @@ class ChainKernel:
         # A multiple of four pieces of about the same size: threads have the same work to do.
         pieces = 4 * -(-examples // EXAMPLES)
         size = -(-examples // (pieces * self.batch)) * self.batch
-        whole = -(-min(examples, EXAMPLES) // self.batch) * self.batch
-        return Chunks(min(examples, size), PARTICLES, together=min(examples, whole))
+        together = -(-min(examples, EXAMPLES) // self.batch) * self.batch
+        return Chunks(min(examples, size), PARTICLES, together=min(examples, together))
 
     def prepared_bytes(self, examples: int) -> int:
         """Memory that the examples take side by side."""
@@ -297,13 +297,13 @@ class ChainKernel:
 
 @cache
 def _load() -> ctypes.CDLL:
-    found = load(SOURCE, FUNCTIONS)
+    library = load(SOURCE, FUNCTIONS)
     numbers, arrays = [ctypes.c_int64] * 3, [ctypes.c_void_p] * 8
-    found.sbmc_chain.argtypes = [ctypes.c_void_p, *numbers, *arrays]
-    found.sbmc_chain.restype = None
-    found.sbmc_chain_outputs.argtypes = [ctypes.c_void_p, *numbers[:2], *arrays[:4]]
-    found.sbmc_chain_outputs.restype = None
-    return found
+    library.sbmc_chain.argtypes = [ctypes.c_void_p, *numbers, *arrays]
+    library.sbmc_chain.restype = None
+    library.sbmc_chain_outputs.argtypes = [ctypes.c_void_p, *numbers[:2], *arrays[:4]]
+    library.sbmc_chain_outputs.restype = None
+    return library
 
 
 def library() -> ctypes.CDLL:

@@ -59,7 +59,7 @@ class ChainBatches:
         kind = torch.float32 if isinstance(chain.likelihood, Gaussian) else torch.int32
         steps = chain.steps
         self._arrays = (
-            steps[0].places.flatten().to(torch.int32).contiguous(),
+            steps[0].offsets.flatten().to(torch.int32).contiguous(),
             inputs.flatten(1).contiguous(),
             targets.reshape(len(targets), -1).to(kind).contiguous(),
         )
@@ -88,14 +88,14 @@ class ChainBatches:
 
 @cache
 def _load() -> ctypes.CDLL:
-    found = load(SOURCE, FUNCTIONS)
-    found.sbmc_batches_room.argtypes = [ctypes.c_void_p, ctypes.c_int64]
-    found.sbmc_batches_room.restype = ctypes.c_int64
+    library = load(SOURCE, FUNCTIONS)
+    library.sbmc_batches_room.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    library.sbmc_batches_room.restype = ctypes.c_int64
     structures, numbers, arrays = 2, 4, 6
-    found.sbmc_batches.argtypes = [
+    library.sbmc_batches.argtypes = [
         *[ctypes.c_void_p] * structures,
         *[ctypes.c_int64] * numbers,
         *[ctypes.c_void_p] * arrays,
     ]
-    found.sbmc_batches.restype = None
-    return found
+    library.sbmc_batches.restype = None
+    return library

@@ -65,16 +65,16 @@ class HeadKernel:
         likelihood: Likelihood,
         inputs: Tensor,
     ) -> None:
-        self._layer = found = find_linear(layers, space, inputs)
+        self._layer = layer = find_linear(layers, space, inputs)
         if not isinstance(likelihood, Categorical):
             raise NotAChain("no classes")
         if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
             raise NotAChain(f"{inputs.dtype} on {inputs.device}")
-        self._outputs, self._features = found.outputs, found.features
+        self._outputs, self._features = layer.outputs, layer.features
         if not 2 <= self._outputs <= MOST_CLASSES:
             raise NotAChain(f"{self._outputs} classes")
-        self._weight = found.weight
-        self._bias = -1 if found.bias is None else found.bias
+        self._weight = layer.weight
+        self._bias = -1 if layer.bias is None else layer.bias
         self._dim = space.dim
         self._library = library_of(_load)
 
@@ -122,9 +122,9 @@ class HeadKernel:
 
 @cache
 def _load() -> ctypes.CDLL:
-    found = load(SOURCE, FUNCTIONS)
-    found.sbmc_head_room.argtypes = [ctypes.c_int64] * 3
-    found.sbmc_head_room.restype = ctypes.c_int64
-    found.sbmc_head.argtypes = [ctypes.c_int64] * 7 + [ctypes.c_void_p] * 6
-    found.sbmc_head.restype = None
-    return found
+    library = load(SOURCE, FUNCTIONS)
+    library.sbmc_head_room.argtypes = [ctypes.c_int64] * 3
+    library.sbmc_head_room.restype = ctypes.c_int64
+    library.sbmc_head.argtypes = [ctypes.c_int64] * 7 + [ctypes.c_void_p] * 6
+    library.sbmc_head.restype = None
+    return library

@@ -2,9 +2,9 @@
  *
  * The innermost axis of every array of activations is the example, `batch` of them together: a
  * convolution of any stride, a pooling of any window and a linear layer are then the same few loops
- * over vectors of examples, and no number has to change its place within a vector.
+ * over vectors of examples, and no number has to move within a vector.
  *
- * A value of a layer has a place: its number in the layer's array, zeros around images included.
+ * A value of a layer has an offset: its number in the layer's array, zeros around images included.
  *   apply  out[to[p] + o * apart] = bias[o] + sum over t of weight[o, t] * in[from[p] + tap[t]]
  *   max    out[to[p]] = the largest of in[from[p] + tap[t]]; of equals, the first wins
  *   mean   out[to[p]] = their mean
@@ -26,7 +26,7 @@ enum { APPLY, MAX, MEAN, BEND };
 enum { RELU, TANH, SIGMOID, SILU, GELU, GELU_TANH, LEAKY, ELU, SOFTPLUS };
 enum { CATEGORICAL, GAUSSIAN };
 
-/* Numbers of values, or of places; `in` and `out` are where the layer's arrays begin. */
+/* Numbers of values, or offsets; `in` and `out` are where the layer's arrays begin. */
 typedef struct {
     int64_t kind, relu, in, out, size_in, positions, taps, outputs, apart, weight, bias;
     int64_t covers; /* a pooling whose windows are all of its input; `apart` says if none overlap */

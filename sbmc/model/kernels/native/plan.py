@@ -43,8 +43,8 @@ class Step:
         return channels, height + 2 * self.margin[0], width + 2 * self.margin[1]
 
     @property
-    def places(self) -> Tensor:
-        """Places of the values proper, `(channels, height, width)`."""
+    def offsets(self) -> Tensor:
+        """Offsets of the values proper in the stored array, `(channels, height, width)`."""
         grid = torch.arange(math.prod(self.stored), dtype=torch.int32).view(self.stored)
         (down, right), (_, height, width) = self.margin, self.shape
         return grid[:, down : down + height, right : right + width]
@@ -150,18 +150,18 @@ def _pooling(module: Any, name: str, last: Step) -> Step:
     return Step(kind, module, name, (last.shape[0], rows, columns))
 
 
-def find_places(before: Step, step: Step) -> tuple[Tensor, Tensor]:
+def find_offsets(before: Step, step: Step) -> tuple[Tensor, Tensor]:
     """Where each position begins to read, and the taps from there."""
     module: Any = step.module
     if isinstance(module, nn.Linear):
-        return torch.zeros(1), before.places.flatten()
+        return torch.zeros(1), before.offsets.flatten()
     if step.kind == BEND:
-        return before.places.flatten(), torch.zeros(1)
+        return before.offsets.flatten(), torch.zeros(1)
     channels, height, width = before.stored
     grid = torch.arange(channels * height * width).view(channels, height, width)
     rows, columns = step.shape[1:]
     (down, right), (tall, wide) = _pair(module.stride), _pair(module.kernel_size)
-    begin = grid if step.kind == APPLY else before.places.long()
+    begin = grid if step.kind == APPLY else before.offsets.long()
     begin = begin[:, : rows * down : down, : columns * right : right]
     dilation = _pair(getattr(module, "dilation", 1))
     taps = grid[:, : tall * dilation[0] : dilation[0], : wide * dilation[1] : dilation[1]]

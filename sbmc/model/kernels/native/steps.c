@@ -1,7 +1,7 @@
 /* Steps of stochastic-gradient samplers, and the normal noise in them.
  *
  * Noise is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011), made normal by Box and Muller. A
- * number depends on its key, the number of the draw, the particle and the place in its vector, and
+ * number depends on its key, the number of the draw, the particle and the index in its vector, and
  * on nothing that came before: particles can be computed in any order and by any thread, and what
  * has to be remembered of a stream is how many draws there have been. Version 1 of the stream:
  *

@@ -1,7 +1,7 @@
 """Steps of stochastic-gradient samplers in C, and the stream of normal noise that goes with them.
 
 The stream is Philox4x32-10 with the transformation of Box and Muller; `steps.c` states it. A number
-depends on an island's key, the number of the draw, the particle and the place in its vector, and on
+depends on an island's key, the number of the draw, the particle and the index in its vector, and on
 nothing else. Where there is no compiler, `normal_by_numpy` gives the same numbers, to rounding.
 """
 
@@ -33,14 +33,14 @@ class Streams(ctypes.Structure):
 
     Args:
         each: particles of every island.
-        keys: one for each island, uint64.
-        draws: how many draws each island has made, uint64.
+        keys: one for each island, int64, whose bits count.
+        draws: how many draws each island has made, int64.
     """
 
     _fields_ = (("each", ctypes.c_int64), ("key", ctypes.c_void_p), ("draw", ctypes.c_void_p))
 
-    def __init__(self, each: int, keys: np.ndarray, draws: np.ndarray) -> None:
-        super().__init__(each, keys.ctypes.data, draws.ctypes.data)
+    def __init__(self, each: int, keys: Tensor, draws: Tensor) -> None:
+        super().__init__(each, keys.data_ptr(), draws.data_ptr())
         self.keys, self.draws = keys, draws  # which the addresses point to
 
     def __len__(self) -> int:
@@ -104,25 +104,21 @@ def kick(
         NotAChain: there is no C code.
     """
     library = library_of(_load)
-    tensors = [each.contiguous() for each in (position, gradient, centre)]
-    streams = noise if isinstance(noise, Streams) else None
-    given = [noise.contiguous()] if isinstance(noise, Tensor) else []
+    tensors = [position, gradient, centre, *([noise] if isinstance(noise, Tensor) else [])]
+    tensors = [tensor.contiguous() for tensor in tensors]
     out = torch.empty_like(tensors[0])
     finite = torch.empty(len(out), dtype=torch.bool)
     step, dim = _Step(keep, force, temperature, scale), out.shape[1]
+    streams = None if isinstance(noise, Tensor) else ctypes.byref(noise)
+    addresses = [tensor.data_ptr() for tensor in tensors]
+    ends = out.data_ptr(), finite.data_ptr()
 
     def move(rows: slice) -> None:
-        arrays = [each[rows].data_ptr() for each in (*tensors, *given)]
-        ends = out[rows].data_ptr(), finite[rows].data_ptr()
-        library.sbmc_kick(
-            ctypes.byref(step),
-            None if streams is None else ctypes.byref(streams),
-            rows.start,
-            rows.stop,
-            dim,
-            *(arrays if given else [*arrays, 0]),
-            *ends,
-        )
+        first, last = rows.start, rows.stop
+        begin = 4 * dim * first  # bytes
+        arrays = [address + begin for address in addresses] + [0] * (4 - len(addresses))
+        written = ends[0] + begin, ends[1] + first
+        library.sbmc_kick(ctypes.byref(step), streams, first, last, dim, *arrays, *written)
 
     list(side_by_side(move, chunks_of(len(out), dim)))
     return out, finite.logical_not_()
@@ -156,7 +152,8 @@ def philox_by_numpy(counter: np.ndarray, key: np.ndarray) -> np.ndarray:
 def normal_by_numpy(streams: Streams, dim: int) -> np.ndarray:
     """The numbers of `normal` by their definition, in float64 and then rounded."""
     each, groups = int(streams.each), -(-dim // (4 * BLOCKS))
-    keys, draws = (np.repeat(a, each) for a in (streams.keys, streams.draws))
+    both = streams.keys, streams.draws
+    keys, draws = (np.repeat(each_of.numpy().view(np.uint64), each) for each_of in both)
     particle = np.tile(np.arange(each, dtype=np.uint64), len(streams.keys))
     word = np.uint64(32)
     shape = len(keys), groups * BLOCKS
