@@ -1,9 +1,10 @@
 """`python -m benchmarks.health`: the verdict of `fit` on nine networks, and its remedy followed.
 
 Each network of `benchmarks.nine_networks` is trained and handed to `sbmc.fit` with nothing but its
-data. Where the verdict is "not ok", the first remedy is taken at its word: the call that it names
-is made, and the verdict on that is noted too. The record is written after every run, and a run that
-is in it is not made again.
+data, or with `--sampler AutoHMC` also with that sampler, which has a record of its own. Where the
+verdict is "not ok", the first remedy is taken at its word: the call that it names is made, and the
+verdict on that is noted too. The record is written after every run, and a run that is in it is not
+made again.
 """
 
 from __future__ import annotations
@@ -41,11 +42,17 @@ def following(remedy: str) -> Any:
     return eval(call[1], {"sbmc": sbmc})
 
 
-def measure(name: str, seed: int) -> dict[str, Any]:
-    """One network: the verdict on the defaults and, if it is not ok, on the first remedy."""
+def measure(name: str, seed: int, sampler: Any = None) -> dict[str, Any]:
+    """One network: the verdict on the defaults and, if it is not ok, on the first remedy.
+
+    Args:
+        name: of the network.
+        seed: of its data, its training and its sampling.
+        sampler: the sampler's settings; those of `fit` if not given.
+    """
     data = load_digits(seed)
     model = train(name, data, seed)
-    default, health = _fit(model, data, seed, None)
+    default, health = _fit(model, data, seed, sampler)
     row = {"network": name, "seed": seed, "network_nll": _nll(model, data), "default": default}
     if health.ok is False:
         row["remedy"], _ = _fit(model, data, seed, following(health.remedies[0]))
@@ -119,7 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what the record lacks, and print the table; 1 if a remedy did not work."""
     parser = shared.make_parser("health", __doc__)
     parser.add_argument("--networks", default=None, help="names with commas; all if not given")
+    parser.add_argument(
+        "--sampler", default=None, help="a sampler's name; that of `fit` if not given"
+    )
     options = shared.parse(parser, arguments)
+    sampler = getattr(sbmc, options.sampler)() if options.sampler else None
+    if sampler is not None and options.out == parser.get_default("out"):
+        options.out = options.out.with_name(f"health_{options.sampler.lower()}.json")
     names = options.networks.split(",") if options.networks else list(NETWORKS)
     if options.quick:
         names = list(QUICK_NETWORKS)
@@ -133,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if (name, seed) in there:
                 continue
             print(f"{name}, seed {seed} ...", file=sys.stderr, flush=True)
-            rows.append(measure(name, seed))
+            rows.append(measure(name, seed, sampler))
             order = {network: k for k, network in enumerate(NETWORKS)}
             rows.sort(key=lambda row: (order[row["network"]], row["seed"]))
             shared.write_record(options, "health", {"rows": rows})

@@ -31,6 +31,7 @@ TABLES: dict[str, Table] = {
     "prediction": ("prediction", prediction_table),
     "methods": ("methods", methods_table),
     "health": ("health", health_table),
+    "health autohmc": ("health_autohmc", health_table),
     **{
         f"matched {study}": (f"matched_{study}", matched_table)
         for study in ("mnist7", "imdb", "cifar10")

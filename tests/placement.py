@@ -80,7 +80,10 @@ class _Placement(TorchDispatchMode):
 
 
 class _Construction(TorchFunctionMode):
-    """Tensors of given numbers are made on the CPU and sent; torch would drop the numbers."""
+    """Tensors of given numbers, lists as indices too, are made on the CPU and sent.
+
+    Torch would make them on its `meta` device itself, without the numbers.
+    """
 
     def __torch_function__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
@@ -89,6 +92,10 @@ class _Construction(TorchFunctionMode):
             source = args[0] if args else kwargs["data"]
             if device == ACCELERATOR and not isinstance(source, AcceleratorTensor):
                 return function(*args, **{**kwargs, "device": CPU}).to(device)
+        if function in (Tensor.__getitem__, Tensor.__setitem__):
+            tensor, index, *value = args
+            listed = [torch.tensor(index)] if isinstance(index, list) else [index]
+            return function(tensor, *listed, *value)
         return function(*args, **kwargs)
 
 
@@ -96,6 +103,9 @@ def _operate(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     """Check where the tensors are, and compute on the CPU."""
     tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor)]
     wrapped = [tensor for tensor in tensors if isinstance(tensor, AcceleratorTensor)]
+    for tensor in tensors:
+        if tensor.device == ACCELERATOR and not isinstance(tensor, AcceleratorTensor):
+            raise AssertionError(f"{function} has a tensor that was made without its numbers")
     if wrapped and function not in COPIES:
         _refuse_mixture(function, args, kwargs)
     asked = kwargs.get("device")

@@ -76,7 +76,6 @@ LATE = {
     "sbmc_studies.commands.results_commands imports sbmc_studies.commands.table": _QUICK,
     "sbmc_studies.commands.resume_commands imports sbmc_studies.commands.resume": _QUICK,
     "sbmc_studies.commands.run_commands imports sbmc_studies.commands.run": _QUICK,
-    "sbmc_studies.commands.run_commands imports sbmc_studies.commands.toy": _QUICK,
     "sbmc_studies.commands.run_commands imports sbmc_studies.commands.tune": _QUICK,
 }
 

@@ -52,7 +52,9 @@ def to_arviz(posterior: Posterior, *, draws: int | None = None) -> Any:
     """
     arviz = load_arviz()
     layout = find_layout(posterior, draws)
-    by_chain = layout.by_chain(posterior.positions.detach().cpu()).flatten(0, 1)
+    by_chain = layout.by_chain(posterior.positions.detach().to("cpu", posterior.dtype)).flatten(
+        0, 1
+    )
     named = {name: value.numpy() for name, value in posterior.space.split(by_chain).items()}
     weights = posterior.weights.detach().cpu()
     shared = {

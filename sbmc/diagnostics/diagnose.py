@@ -90,7 +90,7 @@ def diagnose(
     priors = _as_priors(prior, posterior, data)
     good = is_number(power) and 0 < power < math.inf
     require(good, "power", "positive and finite", power)
-    theta = posterior.positions.flatten(0, 1)
+    theta = posterior.positions.flatten(0, 1).to(posterior.dtype)
     groups: list[tuple[str, Tensor]] = [projected(theta, projections, rng)]
     if data is not None:
         value = log_likelihood(posterior, data)

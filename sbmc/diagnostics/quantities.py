@@ -42,7 +42,7 @@ def projected(theta: Tensor, most: int, rng: torch.Generator) -> tuple[str, Tens
 
 def log_likelihood(posterior: Posterior, data: Any) -> Tensor:
     """Log likelihood of `data` for each row of the posterior, `(rows,)` float64."""
-    theta = posterior.positions.flatten(0, 1)
+    theta = posterior.positions.flatten(0, 1).to(posterior.dtype)
     examples = as_examples(data).to(dtype=theta.dtype, device=theta.device)
     build = EngineBuilder(posterior._model, posterior.space, posterior.likelihood, examples)
     engine = build(torch.zeros_like(theta[0]))
@@ -66,7 +66,7 @@ def predictions(posterior: Posterior, inputs: Any) -> Tensor:
     Returns:
         `(rows, examples * outputs)`, float64.
     """
-    theta = posterior.positions.flatten(0, 1)
+    theta = posterior.positions.flatten(0, 1).to(posterior.dtype)
     parts = []
     evaluator = None
     for batch in posterior._input_batches(inputs, None)[1]:

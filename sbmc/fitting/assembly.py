@@ -14,9 +14,12 @@ from sbmc.islands.island import Island, IslandReport
 from sbmc.likelihoods import Likelihood
 from sbmc.log import logger
 from sbmc.model.parameters import ParameterSpace
+from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.posterior import Posterior
 from sbmc.prior.gaussian import AnchoredPrior
 
+# How many numbers are converted to parameters at a time.
+CONVERTED_NUMBERS = 2**24
 # Warn when the evidence leaves fewer effective islands than this.
 FEWEST_EFFECTIVE = 2.0
 
@@ -46,7 +49,9 @@ def point_posterior(
     count = len(anchors)
     return Posterior(
         *subject,
-        anchors.unsqueeze(1).clone(),
+        anchors.unsqueeze(1).to(
+            as_dtype(settings.get("store_dtype", str(anchors.dtype))), copy=True
+        ),
         log_evidence=torch.zeros(count, dtype=torch.float64),
         islands=[IslandReport(index, "completed") for index in range(count)],
         cost=Cost(0.0, 0.0, epochs, epochs, 0.0),
@@ -79,13 +84,7 @@ def assemble_posterior(
     """
     completed = [island for island in results if island.positions is not None]
     completed_priors = [priors[island.report.index % len(priors)] for island in completed]
-    positions = torch.stack(
-        [
-            prior.to_parameters(island.positions)
-            for prior, island in zip(completed_priors, completed, strict=True)
-            if island.positions is not None
-        ]
-    )
+    positions = _parameters([i.positions for i in completed], completed_priors, settings)
     spent = sum(island.report.epochs for island in results) + settings.get("pilot_epochs", 0)
     forward = sum(island.report.forward_epochs for island in results)
     forward += settings.get("pilot_forward_epochs", 0)
@@ -108,6 +107,22 @@ def assemble_posterior(
     )
     posterior.priors, posterior.power = completed_priors, power
     return posterior
+
+
+def _parameters(
+    whitened: Sequence[Tensor | None], priors: Sequence[AnchoredPrior], settings: dict[str, Any]
+) -> Tensor:
+    """Parameters `(islands, particles, dim)`, as they are stored: a few rows at a time."""
+    first = whitened[0]
+    assert first is not None
+    dtype = as_dtype(settings.get("store_dtype", str(first.dtype)))
+    parameters = torch.empty(len(whitened), *first.shape, dtype=dtype, device=first.device)
+    together = max(1, CONVERTED_NUMBERS // first.shape[1])
+    for rows, island, prior in zip(parameters, whitened, priors, strict=True):
+        assert island is not None
+        for to, some in zip(rows.split(together), island.split(together), strict=True):
+            to.copy_(prior.to_parameters(some))
+    return parameters
 
 
 def report_failures(results: list[Island], throw: bool) -> None:

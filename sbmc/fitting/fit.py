@@ -19,6 +19,7 @@ from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
 from sbmc.islands.displacement import with_displacement
 from sbmc.islands.health import warn_if_not_ok
 from sbmc.islands.memory_budget import with_peak
+from sbmc.islands.particles_apart import SETTING, join_particles
 from sbmc.islands.sampling import sample_islands
 from sbmc.posterior.posterior import Posterior
 
@@ -122,6 +123,8 @@ def _fit_one(request: FitRequest) -> Posterior:
     )
     results = with_displacement(results, prepared.job)
     settings = prepared.settings
+    if settings.get(SETTING):
+        results = join_particles(results, settings["particles"])
     if pilot:
         settings |= {**pilot, "frozen": describe_sampler(pilot["frozen"])}
     seconds = prepared.seconds + time.perf_counter() - began

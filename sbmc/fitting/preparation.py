@@ -18,6 +18,7 @@ from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
 from sbmc.islands.job import Job
 from sbmc.islands.memory_budget import Memory, RunSize, settle_memory
+from sbmc.islands.particles_apart import SETTING, needs_splitting, split_islands
 from sbmc.islands.process_memory import parse_bytes
 from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
@@ -37,7 +38,14 @@ from sbmc.target.engine import LikelihoodEngine
 
 # Settings that do not affect a single island: which islands there are, how they are combined, and
 # explanations.
-NOT_THE_ISLANDS = (*DIVISIBLE, *EXPLANATIONS, "anchors", "prior_epochs", "island_weights")
+NOT_THE_ISLANDS = (
+    *DIVISIBLE,
+    *EXPLANATIONS,
+    "anchors",
+    "prior_epochs",
+    "island_weights",
+    "store_dtype",
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Prepared:
     Attributes:
         subject: what is sampled.
         job: what islands need to run; None for s = 0, where nothing is sampled.
-        numbers: the numbers of the islands.
+        numbers: the numbers of the islands, or of all particles where they are sampled apart.
         anchors: `(anchors, dim)`.
         anchor_epochs: the cost of the anchors.
         power: the exponent of the likelihood.
@@ -135,6 +143,8 @@ def prepare(request: FitRequest) -> Prepared:
         "island_weights": weighting,
         "dtype": str(dtype),
     }
+    if compute.store_dtype is not None and compute.store_dtype != dtype:
+        settings["store_dtype"] = str(compute.store_dtype)
     if anchors is not None:
         settings["anchors"] = len(anchor_positions)
     if first_island:
@@ -167,6 +177,9 @@ def prepare(request: FitRequest) -> Prepared:
         limit,
     )
     engine = build(anchor_positions[0], limit)
+    if isinstance(start, str) and needs_splitting(engine, run_size):
+        run_size = split_islands(run_size)
+        settings[SETTING] = True
     executor, memory = settle_memory(engine, run_size)
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
@@ -180,7 +193,8 @@ def prepare(request: FitRequest) -> Prepared:
     decisive = {name: value for name, value in settings.items() if name not in NOT_THE_ISLANDS}
     return dataclasses.replace(
         ready,
-        job=Job(algorithm, engine, priors, start_rule, int(particles), int(seed), scheme.power),
+        job=Job(algorithm, engine, priors, start_rule, run_size.particles, int(seed), scheme.power),
+        numbers=run_size.numbers,
         identity={**decisive, "versions": software(subject.model)},
         executor=executor,
         memory=memory,

@@ -12,7 +12,6 @@ predictions. The first term is measured. All others follow from shapes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -74,7 +73,7 @@ class RunSize:
 
     sampler: Sampler
     particles: int
-    numbers: Sequence[int]
+    numbers: range
     anchors: int
     executor: Executor
     location: CheckpointAt | None
@@ -170,6 +169,8 @@ def settle_memory(engine: LikelihoodEngine, run_size: RunSize) -> tuple[Executor
         threads -= 1
     least = _least(engine, run_size, threads, held_before)
     enough = f"at least {format_bytes(least)}, which this run takes with the smallest chunks"
+    if run_size.particles > 1:
+        enough += " (islands of fewer `particles` take less)"
     require(fits or least <= limit, "memory_limit", enough, Phrase(format_bytes(limit)))
     with torch_threads(threads):
         engine.settle(
@@ -190,6 +191,11 @@ def settle_memory(engine: LikelihoodEngine, run_size: RunSize) -> tuple[Executor
 
 def _evaluation(engine: LikelihoodEngine, run_size: RunSize, islands: int) -> int:
     return engine.evaluation_bytes(islands * run_size.population)
+
+
+def least_memory(engine: LikelihoodEngine, run_size: RunSize) -> int:
+    """Bytes of the run with one island in a batch, the smallest chunks and one thread."""
+    return _least(engine, run_size, 1, resident_bytes())
 
 
 def _least(engine: LikelihoodEngine, run_size: RunSize, threads: int, held_before: int) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from sbmc.islands.checkpoints import Checkpoint, CheckpointAt, locked_checkpoint
 from sbmc.islands.checkpoints.pilot import read_pilot, write_pilot
 from sbmc.islands.executors import Executor
@@ -72,7 +74,7 @@ def sample_islands(
             # Threads decide the last bits where an operation is split among them.
             threads = checkpoint.threads
         job, pilot = _after_pilot(replace(job, threads=threads), checkpoint)
-        finished = {} if checkpoint is None else checkpoint.finished()
+        finished = {} if checkpoint is None else _on_device(checkpoint.finished(), job)
         islands = run_batches(
             job,
             plan_for(numbers) if checkpoint is None else checkpoint.open_batches(),
@@ -91,6 +93,19 @@ def bytes_on_disk(job: Job, population: int, islands: int) -> int:
     """About how much space snapshots and results take: positions, gradients, draws, times two."""
     vectors = job.sampler.snapshot_vectors
     return int(2 * islands * population * vectors * job.engine.width)
+
+
+def _on_device(finished: Mapping[int, Island], job: Job) -> dict[int, Island]:
+    """Islands as they were read from files, on the device on which the others are computed."""
+    device = job.priors[0].mean.device
+
+    def moved(tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else tensor.to(device)
+
+    return {
+        index: replace(island, positions=moved(island.positions), weights=moved(island.weights))
+        for index, island in finished.items()
+    }
 
 
 def _after_pilot(job: Job, checkpoint: Checkpoint | None) -> tuple[Job, dict[str, Any]]:

@@ -75,31 +75,44 @@ class Predictor(NamedTuple):
         batch = -(-BATCH // kernel.batch) * kernel.batch
         return cls(forward, kernel, batch, COPIES * steps[-1].shape[0])
 
-    def outputs(self, theta: Tensor, inputs: Inputs) -> Iterator[tuple[slice, Tensor]]:
+    def outputs(
+        self,
+        theta: Tensor,
+        inputs: Inputs,
+        dtype: torch.dtype | None = None,
+        most: int | None = None,
+    ) -> Iterator[tuple[slice, Tensor]]:
         """Go through all particles, some at a time.
 
         Args:
             theta: `(particles, dim)`.
             inputs: a batch of examples.
+            dtype: to which particles are converted, some at a time; as they are if None.
+            most: particles that go through together, at most; by rule if None.
 
         Yields:
             Which particles, and their outputs `(particles, examples, ...)`.
         """
         examples = count(inputs)
         size = self._particles_at_once(examples)
+        size = size if most is None else min(size, most)
         parts = [slice(start, start + size) for start in range(0, len(theta), size)]
         if self.kernel is None:
             prepared = self.forward.prepare(inputs)
             for part in parts:
-                yield part, self.forward(theta[part], prepared)
+                yield part, self.forward(theta[part].to(dtype or theta.dtype), prepared)
             return
         kernel = self.kernel
         assert isinstance(inputs, Tensor)  # or there is no kernel
         laid = kernel.lay(inputs)
+
+        def of_particles(part: slice) -> Tensor:
+            return kernel.outputs(theta[part].to(dtype or theta.dtype), laid, examples)
+
         together = thread_count()  # not all: their outputs would be held at once
         for first in range(0, len(parts), together):
             some = parts[first : first + together]
-            made = side_by_side(lambda part: kernel.outputs(theta[part], laid, examples), some)
+            made = side_by_side(of_particles, some)
             yield from zip(some, made, strict=True)
 
     def _particles_at_once(self, examples: int) -> int:

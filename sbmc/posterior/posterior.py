@@ -24,9 +24,11 @@ from sbmc.model.parameters import ParameterSpace
 from sbmc.model.predicting import BATCH as PREDICTION_BATCH
 from sbmc.model.predicting import Predictor, build_evaluator
 from sbmc.model.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
+from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.mixture import Mixture
 from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
+from sbmc.posterior.prediction_memory import pieces_within
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
 from sbmc.prediction.mixture import ClassificationSums, RegressionSums
 from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
@@ -47,7 +49,8 @@ class Posterior:
 
     Attributes:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
-            chain count as further particles. Islands that failed are not included.
+            chain count as further particles. Islands that failed are not included. Their dtype may
+            be a shorter one than `dtype` (`Compute.store_dtype`).
         weights: `(islands, particles)` float64, summing to 1.
         within: weights inside each island, every row summing to 1.
         weighting: how islands are combined, `"evidence"`, `"equal"` or, of a mixture, `"stacked"`.
@@ -110,6 +113,12 @@ class Posterior:
     def model(self) -> nn.Module:
         """The network, with the weights of the anchor."""
         return self._model
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype in which predictions are computed, whatever the positions are stored as."""
+        stored = "store_dtype" in self.settings
+        return as_dtype(self.settings["dtype"]) if stored else self.positions.dtype
 
     @property
     def space(self) -> ParameterSpace:
@@ -203,7 +212,12 @@ class Posterior:
         return other
 
     def predict(
-        self, inputs: Any, *, batch_size: int | None = None, progress: bool | None = False
+        self,
+        inputs: Any,
+        *,
+        batch_size: int | None = None,
+        memory_limit: int | str | None = None,
+        progress: bool | None = False,
     ) -> Prediction | RegressionPrediction:
         """Predictive distribution of the ensemble, streamed in batches.
 
@@ -211,18 +225,25 @@ class Posterior:
             inputs: inputs of the model: a tensor or array, a tuple or dict of them; or a
                 `DataLoader`, in its own order and batches, whose targets are ignored.
             batch_size: examples per batch; by rule if not given.
+            memory_limit: of this process, as for `Compute`; not for a `DataLoader`. What is
+                predicted is not counted: its size is that of the inputs.
             progress: None for automatic, True for always.
 
         Returns:
             A `Prediction` for classification, otherwise a `RegressionPrediction`.
 
         Raises:
-            BadInput: inputs are empty or not finite.
+            BadInput: inputs are empty or not finite, or the limit is too small.
         """
         keep_to_one_thread_after_a_fork()
         weighted = self.weights.flatten() > 0
-        theta, weights = self.positions.flatten(0, 1)[weighted], self.weights.flatten()[weighted]
+        theta, weights = self.positions.flatten(0, 1), self.weights.flatten()
+        if not bool(weighted.all()):  # otherwise a copy of all particles is saved
+            theta, weights = theta[weighted.to(theta.device)], weights[weighted]
         parts: list[Any] = []
+        most = None
+        if memory_limit is not None:
+            batch_size, most = pieces_within(self, inputs, batch_size, memory_limit)
         total, batches = self._input_batches(inputs, batch_size)
         done = joined = 0
         with (
@@ -230,7 +251,7 @@ class Posterior:
             self._threads_for(inputs, batch_size or PREDICTION_BATCH),
         ):
             for batch in batches:
-                parts.append(self._predict_batch(theta, weights, batch))
+                parts.append(self._predict_batch(theta, weights, batch, most))
                 done += count(batch)
                 bar.update(done)
                 # Many small results between large temporary arrays prevent the memory of these from
@@ -306,7 +327,7 @@ class Posterior:
     def _input_batches(self, inputs: Any, size: int | None) -> tuple[int, Iterator[Inputs]]:
         good = size is None or (is_whole(size) and size > 0)
         require(good, "batch_size", "a positive integer", size)
-        dtype = self.positions.dtype
+        dtype = self.dtype
 
         def ready(batch: Inputs) -> Inputs:
             check_inputs(batch, "inputs")
@@ -328,7 +349,9 @@ class Posterior:
         weights = self.positions.numel()
         return threads_for(multiplications(inputs, rows_at_once, weights), weights, apart=False)
 
-    def _predict_batch(self, theta: Tensor, weights: Tensor, batch: Inputs) -> Any:
+    def _predict_batch(
+        self, theta: Tensor, weights: Tensor, batch: Inputs, most: int | None = None
+    ) -> Any:
         batch = tree_map(lambda t: t.to(theta.device), batch)
         predictor, split = self._predictor_for(batch)
         noise = self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
@@ -337,7 +360,7 @@ class Posterior:
         )
         with torch.no_grad():
             inputs = batch if split is None else split.features(batch)
-            for part, outputs in predictor.outputs(theta, inputs):
+            for part, outputs in predictor.outputs(theta, inputs, self.dtype, most):
                 sums.add(outputs, weights[part])
         return sums.prediction()
 
@@ -346,7 +369,9 @@ class Posterior:
         predictor, split = self._predictor_for(inputs)
         with torch.no_grad():
             features = inputs if split is None else split.features(inputs)
-            return torch.cat([outputs for _, outputs in predictor.outputs(theta, features)])
+            return torch.cat(
+                [outputs for _, outputs in predictor.outputs(theta, features, self.dtype)]
+            )
 
     def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
         """The predictor, which is built by the first thread that needs it."""
@@ -356,7 +381,7 @@ class Posterior:
                 forward, split = build_evaluator(self._model, self._space, few)
                 self._input_description = {"inputs": describe_rows(few)}
                 few = few if split is None else split.features(few)
-                theta = self.positions.flatten(0, 1)[0]
+                theta = self.positions.flatten(0, 1)[0].to(self.dtype)
                 self._evaluator = Predictor.build(forward, theta, few), split
             return self._evaluator
 

@@ -117,6 +117,9 @@ def _check_settings(settings: Mapping[str, Any], need: Any) -> None:
     for name in ("identity", "probe"):
         value = settings.get(name, {})
         need(isinstance(value, dict), f"settings.{name}, an object", value)
+    if "store_dtype" in settings:
+        value = settings.get("dtype")
+        need(isinstance(value, str), "settings.dtype, the name of a torch.dtype", value)
 
 
 def _is_shape(value: Any) -> bool:

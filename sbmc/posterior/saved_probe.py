@@ -36,7 +36,8 @@ def record_outputs(posterior: Posterior, model: nn.Module) -> dict[str, Any] | N
     if description is None:
         logger.info("outputs are not compared on load: the posterior has not predicted any inputs")
         return None
-    parts = model, posterior.space, posterior.likelihood, posterior.positions, description
+    ends = first_and_last(posterior.positions, posterior.dtype)
+    parts = model, posterior.space, posterior.likelihood, ends, description
     try:
         values, second = _values(*parts), _values(*parts)
     # A user's module or likelihood may raise any error on made-up rows.
@@ -65,7 +66,7 @@ def compare(
         model: the module that was given.
         space: the sampled parameters.
         likelihood: the likelihood from the file, or the callable that was given.
-        positions: those of the file, `(islands, particles, dim)`.
+        positions: the first and the last of the file, as `first_and_last` gives them.
 
     Raises:
         BadInput: outputs or log likelihoods differ by more than rounding.
@@ -94,6 +95,13 @@ def compare(
         )
 
 
+def first_and_last(positions: Tensor, dtype: torch.dtype) -> Tensor:
+    """The first and the last particle of `(islands, particles, dim)`, in a dtype to compute in."""
+    every = positions.flatten(0, 1)
+    points = every[:1] if len(every) == 1 else torch.stack([every[0], every[-1]])
+    return points.to(dtype)
+
+
 def description_of(recorded: Any) -> dict[str, Any] | None:
     """The description of inputs and targets in a record; None if there is none."""
     if not is_probe(recorded) or not isinstance(recorded.get("inputs"), Mapping):
@@ -112,11 +120,9 @@ def _values(
 
     The other likelihoods are described completely in the file.
     """
-    every = positions.flatten(0, 1)
-    points = every[:1] if len(every) == 1 else torch.stack([every[0], every[-1]])
     targets = None
     if isinstance(likelihood, Custom) and description.get("targets") is not None:
         rows = made_up_rows(description["targets"], positions)
         targets = rows if isinstance(rows, Tensor) else None
     inputs = made_up_rows(description["inputs"], positions)
-    return evaluate(evaluation_copy(model, space), space, points, inputs, likelihood, targets)
+    return evaluate(evaluation_copy(model, space), space, positions, inputs, likelihood, targets)

@@ -17,10 +17,16 @@ from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likelihood
 from sbmc.model.functional import converted
 from sbmc.model.parameters import ParameterSpace, named_tensors
+from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.saved_contents import check_contents, check_weights
-from sbmc.posterior.saved_probe import compare, description_of, record_outputs
+from sbmc.posterior.saved_probe import (
+    compare,
+    description_of,
+    first_and_last,
+    record_outputs,
+)
 from sbmc.storage.digests import tensor_bytes
 from sbmc.storage.files import atomic_write, parse_json
 
@@ -102,7 +108,11 @@ def load(
     family = _likelihood(metadata["likelihood"], likelihood)
     _require_parameters(model, space)
     device = next(model.parameters()).device
-    network = converted(model, tensors["positions"].dtype, device)
+    settings = metadata["settings"]
+    dtype = tensors["positions"].dtype
+    if "store_dtype" in settings:
+        dtype = as_dtype(settings["dtype"])
+    network = converted(model, dtype, device)
     require(
         fingerprint(network, space) == metadata["model"],
         "model",
@@ -110,7 +120,8 @@ def load(
         Phrase("another structure, other frozen weights or other buffers"),
     )
     positions = tensors["positions"].to(device)
-    compare(metadata.get("probe"), network, space, family, positions)
+    ends = first_and_last(positions, dtype)
+    compare(metadata.get("probe"), network, space, family, ends)
     posterior = Posterior(
         network,
         space,
@@ -119,7 +130,7 @@ def load(
         log_evidence=tensors["log_evidence"],
         islands=[IslandReport(**report) for report in metadata["islands"]],
         cost=Cost(**metadata["cost"]),
-        settings=metadata["settings"],
+        settings=settings,
         within=tensors["within"],
         weighting=metadata["weighting"],
     )

@@ -221,12 +221,14 @@ class AutoHMC(Sampler):
         while going := [
             i for i, r in enumerate(runs) if r.outcome == "running" and r.epochs < self.epochs
         ]:
+            everyone = len(going) == len(runs)
             rows = island_rows(going, rng.particles)
-            part = AutoState(*(field[rows] for field in state))
+            part = state if everyone else AutoState(*(field[rows] for field in state))
             some = [runs[i] for i in going]
             _advance(schedule, rng.select(going), part, some, target, batches)
-            for field, fresh in zip(state, part, strict=True):
-                field[rows] = fresh
+            if not everyone:
+                for field, fresh in zip(state, part, strict=True):
+                    field[rows] = fresh
             for i in going:
                 if runs[i].epochs == self.epochs and runs[i].outcome == "running":
                     _finish(runs[i], schedule, state, i)

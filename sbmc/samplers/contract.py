@@ -80,6 +80,8 @@ class Sampler:
         draws: states that are kept of each chain.
         batch_size: examples per mini-batch; None for a sampler that evaluates all data at once.
         pilot: whether `learn` is called once, before the islands run.
+        independent_particles: whether the particles of an island share nothing, so that they may be
+            sampled one after another where they do not fit into memory together.
     """
 
     summary: ClassVar[str]
@@ -91,6 +93,7 @@ class Sampler:
     draws: int = 1
     batch_size: int | None = None
     pilot: bool = False
+    independent_particles: ClassVar[bool] = False
 
     def population(self, particles: int) -> int:
         """How many positions an island of `particles` starts from."""

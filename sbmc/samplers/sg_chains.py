@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -116,6 +116,8 @@ class StochasticGradient(Sampler):
     draws: int = 1
     thinning: int = 1
     noise: str = "torch"
+
+    independent_particles: ClassVar[bool] = True
 
     # Whether passes come in pairs, the second of them backwards.
     paired = False

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import nearest, require
+from sbmc.islands.process_memory import parse_bytes
 from sbmc.likelihoods import Likelihood, as_likelihood
 from sbmc.log import logger
 from sbmc.model.data import Inputs, leaves, tree_map
@@ -25,6 +26,7 @@ from sbmc.randomness import Stream, generator
 from sbmc.training.compiled import compile_training
 from sbmc.training.group import Problem, train_group
 from sbmc.training.history import TrainingHistory
+from sbmc.training.memory import members_within
 from sbmc.training.module import ModuleForward, seeded, training_mode_layers
 from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import (
@@ -138,6 +140,7 @@ def train_ensemble(
     anchored: bool = False,
     path: str = "auto",
     member_chunk: int | None = None,
+    memory_limit: int | str | None = None,
     progress: bool | None = None,
 ) -> Ensemble:
     """Train several copies of a model from independent starts.
@@ -186,6 +189,8 @@ def train_ensemble(
         path: how to evaluate the members: `"auto"`, `"fused"`, `"vmap"`, `"loop"`; or `"module"`,
             one after another in training mode, for models that hide their dropout from `"auto"`.
         member_chunk: members trained at a time; None for a rule on the model's size.
+        memory_limit: of this process, libraries and data included: bytes, or a text such as
+            `"2GiB"`. Fewer members are trained at a time; where one does not fit, it is refused.
         progress: None shows a bar on a terminal, True always shows progress, False never.
 
     Returns:
@@ -229,14 +234,21 @@ def train_ensemble(
     require(path in PATHS, "path", "one of " + ", ".join(map(repr, PATHS)) + hint, path)
     check_reset(model, space, settings)
     layers = training_mode_layers(model, space)
-    if path == "module" or (path == "auto" and layers):
+    one_by_one = path == "module" or (path == "auto" and bool(layers))
+    size = 1 if one_by_one else member_chunk or _group_size(members, space.dim)
+    if memory_limit is not None:
+        limit, way = parse_bytes(memory_limit), "loop" if one_by_one else path
+        with torch.enable_grad():
+            forward = build_forward(model, space, data.train.slice(0, 2)[0], way)
+        theta = space.flatten(model)
+        size = members_within(limit, members, size, forward, theta, data, settings.batch_size)
+    if one_by_one:
         logger.debug(
             "training one member at a time, in training mode: %s", ", ".join(layers) or path
         )
         refuse_lone_example(model, layers, len(data.train), settings.batch_size)
-        size, trainer = 1, _one_by_one(model, space, data, settings)
+        trainer = _one_by_one(model, space, data, settings)
     else:
-        size = member_chunk or _group_size(members, space.dim)
         trainer = _batched(model, space, data, settings, path)
     groups = [list(range(i, min(i + size, members))) for i in range(0, members, size)]
     trained = _run(trainer, groups, max_epochs, progress)

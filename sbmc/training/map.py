@@ -29,6 +29,7 @@ def train_map(
     patience: int = 5,
     initial: str = "model",
     path: str = "auto",
+    memory_limit: int | str | None = None,
     progress: bool | None = None,
 ) -> nn.Module:
     """Train a model to the maximum of its posterior (MAP), stopping early on validation data.
@@ -52,6 +53,7 @@ def train_map(
         initial: where to start: at the model's own weights (`"model"`), at weights that its layers
             draw anew (`"reset"`), or at a draw from the prior (`"prior"`).
         path: how to evaluate the model.
+        memory_limit: of this process, as for `train_ensemble`.
         progress: None shows a bar on a terminal, True always shows progress, False never.
 
     Returns:
@@ -86,6 +88,7 @@ def train_map(
         patience=patience,
         initial=initial,
         path=path,
+        memory_limit=memory_limit,
         progress=progress,
     )
     trained = ensemble[0]

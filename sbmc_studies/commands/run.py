@@ -9,8 +9,10 @@ from typing import Any
 from sbmc.checks import BadInput, require
 from sbmc_studies.commands.dry_run import show_forecasts
 from sbmc_studies.commands.execute import execute, require_writable
+from sbmc_studies.commands.gauntlet import run_gauntlet
 from sbmc_studies.commands.options import ExecutionOptions, parse_numbers
 from sbmc_studies.commands.show import show_comparison
+from sbmc_studies.commands.toy import run_toy_study
 from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.experiments.methods import Method, get_methods
@@ -18,6 +20,9 @@ from sbmc_studies.experiments.resources import Resources
 from sbmc_studies.experiments.run_spec import RunSpec
 from sbmc_studies.experiments.settings import Settings, resolve
 from sbmc_studies.runs.growing import copy_networks
+
+# What the parser's side imports when a command runs, the studies of their own included.
+__all__ = ["parse_execution", "parse_specs", "run", "run_gauntlet", "run_toy_study"]
 
 
 def parse_specs(

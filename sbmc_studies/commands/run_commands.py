@@ -28,8 +28,8 @@ from sbmc_studies.commands.options import (
     join_settings,
 )
 
-# The one study that has no data set, and hence no methods to choose from.
-TOY = "toy"
+# Studies that run in a way of their own: one has no data set, the other has many.
+TOY, GAUNTLET = "toy", "gauntlet"
 
 
 @with_option_groups
@@ -74,6 +74,9 @@ def run_command(
             "--force", help="Run from the beginning, even if a record or a checkpoint is there."
         ),
     ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Of the gauntlet: six pairs, four methods, one seed.")
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -92,13 +95,31 @@ def run_command(
 
     The same command continues a run that was stopped.
     """
+    from sbmc_studies.commands.run import (
+        parse_execution,
+        parse_specs,
+        run,
+        run_gauntlet,
+        run_toy_study,
+    )
+
+    if experiment in (TOY, GAUNTLET):
+        rule = f"left out for the study {experiment}, which says as it goes what it takes"
+        require(not dry_run, "dry_run", rule, True)
     if experiment == TOY:
-        require(not dry_run, "dry_run", "left out for the toy study, which takes seconds", True)
-        from sbmc_studies.commands.toy import run_toy_study
-
         return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
-    from sbmc_studies.commands.run import parse_execution, parse_specs, run
-
+    if experiment == GAUNTLET:
+        return run_gauntlet(
+            method,
+            seed or seeds,
+            join_settings(given_options(settings), set_ or []),
+            out,
+            quick=quick,
+            force=force,
+            data_dir=data_dir,
+            quiet=quiet,
+        )
+    require(not quick, "quick", "left out for studies other than the gauntlet", quick)
     specs = parse_specs(
         experiment=experiment,
         methods=method,

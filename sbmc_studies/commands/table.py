@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.tables import print_wide
+from sbmc_studies.commands.gauntlet import GAUNTLET, show_gauntlet
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
 from sbmc_studies.paper.tables import appendix, groups, paper_index, times
@@ -61,6 +62,9 @@ def show_table(experiment: str, records: Path, style: str) -> None:
     Raises:
         BadInput: if one of them is refused.
     """
+    if experiment == GAUNTLET:
+        show_gauntlet(records)
+        return
     study = get_experiment(experiment)
     _check(records, style)
     lines, columns = build_table(study, records), table_columns(study)

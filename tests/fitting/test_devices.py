@@ -9,6 +9,7 @@ from placement import ACCELERATOR, AcceleratorTensor, MixedDevices, pretended_ac
 from torch import nn
 
 import sbmc
+from sbmc.diagnostics.diagnose import diagnose
 from sbmc.samplers.noise import IslandNoise
 
 INPUTS = torch.randn(24, 3, generator=torch.Generator().manual_seed(1))
@@ -152,3 +153,24 @@ def test_a_tensor_left_on_the_cpu_is_found(monkeypatch):
     monkeypatch.setattr(IslandNoise, "normal", lambda self, *size: draw(self, *size).cpu())
     with pretended_accelerator(), pytest.raises(RuntimeError, match="MixedDevices"):
         fitted(network(2), LABELS, sampler=sbmc.HMC(steps=2))
+
+
+def test_what_is_made_of_a_posterior_stays_on_its_device(tmp_path):
+    options = {"sampler": sbmc.HMC(steps=10, draws=4)}
+    with pretended_accelerator() as device:
+        one = fitted(network(2), LABELS, **options, islands=1)
+        other = fitted(network(2), LABELS, **options, islands=1, compute={"first_island": 1})
+        both = sbmc.merge([one, other])
+        assert both.predict(INPUTS) is not None
+        assert diagnose(both, INPUTS) is not None
+        assert both.first(1).predict(INPUTS) is not None
+        both.save(tmp_path / "posterior")
+        again = sbmc.load(tmp_path / "posterior", network(2).to(device))
+        assert torch.equal(again.predict(INPUTS).probs, both.predict(INPUTS).probs)
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_stays_on_its_device(tmp_path):
+    options = {"sampler": sbmc.HMC(steps=2), "compute": {"checkpoint": tmp_path / "run"}}
+    with pretended_accelerator():
+        fitted(network(2), LABELS, islands=1, **options)
+        fitted(network(2), LABELS, islands=2, **options)

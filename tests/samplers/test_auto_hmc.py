@@ -11,7 +11,7 @@ import pytest
 import torch
 from checks import mean_and_covariance_fit
 from interrupting import Case, Interrupting
-from targets import conjugate_regression, island_noise
+from targets import conjugate_regression, flat_target, island_noise
 from torch import nn
 
 import sbmc
@@ -89,6 +89,14 @@ class TestExactMoves:
             assert acceptance(spread * factor**2) == pytest.approx(0.8, abs=0.01)
         else:
             assert factor == (1.3 if spread < 0.5 else 0.5)
+
+    @pytest.mark.parametrize("seed", [0, 1, 2])
+    def test_are_accepted_as_often_as_is_wanted_where_the_prior_is_all_there_is(self, seed):
+        """Energy errors cancel over half its period: moves that tune must not be as long."""
+        start = torch.randn(10, 4000, generator=torch.Generator().manual_seed(seed))
+        (run,) = AutoHMC(epochs=160).run(flat_target(), island_noise(10, seed), start)
+        assert run.step_size > 0.1
+        assert 0.6 < run.sampling_acceptance < 0.95
 
     def test_the_step_size_is_frozen_before_they_count(self, monkeypatch):
         sizes = []

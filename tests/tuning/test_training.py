@@ -70,7 +70,10 @@ def test_each_job_is_what_train_map_makes_of_its_rows(name, group, monkeypatch):
         assert found[index].epochs == alone.history.epochs
         epochs.append(found[index].epochs)
         for key, value in alone.state_dict().items():
-            torch.testing.assert_close(found[index].model.state_dict()[key], value)
+            # `train_map` has its gradients from the compiled kernel and the jobs theirs from
+            # autograd: after some hundred steps they differ by what rounding has grown to.
+            trained = found[index].model.state_dict()[key]
+            torch.testing.assert_close(trained, value, rtol=1e-4, atol=1e-4)
     assert len(set(epochs)) > 1, "jobs have to leave the batch one after another"
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
