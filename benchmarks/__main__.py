@@ -9,11 +9,12 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import engine, folding, methods, minibatch, prediction, speed
+from benchmarks import engine, folding, methods, minibatch, prediction, speed, styles
 
 PARTS: dict[str, Callable[[Sequence[str]], int]] = {
     "speed": speed.main,
     "minibatch": minibatch.main,
+    "styles": styles.main,
     "engine": engine.main,
     "folding": folding.main,
     "prediction": prediction.main,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+from sbmc.target.building import EngineBuilder
 from torch import Tensor, nn
 
 from benchmarks.operations import Operations, cnn, linear, mlp, strided, transformer
@@ -221,6 +222,14 @@ def target_of(network: nn.Module, examples: Examples, path: str = "auto") -> Tar
     space, prior = select_parameters(network), prior_of(network)
     forward = build_forward(network, space, examples.inputs[:2], path)  # type: ignore[index]
     engine = LikelihoodEngine(forward, examples, Categorical(), prior.mean)
+    engine.settle()
+    return Target(engine, prior)
+
+
+def users_target(network: nn.Module, examples: Examples) -> Target:
+    """The target as `fit` builds it: frozen parts cut off, path and kernel by rule."""
+    space, prior = select_parameters(network), prior_of(network)
+    engine = EngineBuilder(network, space, Categorical(), examples)(prior.mean)
     engine.settle()
     return Target(engine, prior)
 

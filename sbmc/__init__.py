@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sbmc.prior.weight_decay import WeightDecay
     from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
     from sbmc.target.builder import build_target
+    from sbmc.target.explanation import Explanation, explain
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
@@ -61,6 +62,7 @@ _HOMES = {
         "AutoHMC",
     ),
     "sbmc.target.builder": ("build_target",),
+    "sbmc.target.explanation": ("Explanation", "explain"),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
 }
@@ -98,6 +100,7 @@ __all__ = [
     "Custom",
     "Ensemble",
     "Expectation",
+    "Explanation",
     "Gaussian",
     "Health",
     "HealthWarning",
@@ -112,6 +115,7 @@ __all__ = [
     "build_target",
     "describe_prior",
     "expect",
+    "explain",
     "fit",
     "load",
     "merge",

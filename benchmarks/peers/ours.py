@@ -11,7 +11,7 @@ from torch import nn
 
 from benchmarks.peers.protocol import Done, Task, Unit, serve
 from benchmarks.transformer import Transformer
-from benchmarks.workloads import strided_network, target_of
+from benchmarks.workloads import strided_network, users_target
 from sbmc.model.data import Examples
 from sbmc.model.threads import threads_for
 from sbmc.samplers import HMC, SGHMC, SMC
@@ -63,7 +63,7 @@ class Ours:
             torch.from_numpy(task.arrays["inputs"]), torch.from_numpy(task.arrays["labels"])
         )
         self._network = network_of(task)
-        self._target = target_of(self._network, data)
+        self._target = users_target(self._network, data)
         self._start = torch.from_numpy(task.arrays["start"])
         self._noise = IslandNoise([torch.Generator().manual_seed(0)], task.particles)
         self.settings: dict[str, Any] = {

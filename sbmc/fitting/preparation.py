@@ -184,6 +184,7 @@ def prepare(request: FitRequest) -> Prepared:
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
     settings["kernel_reason"] = engine.kernel_reason
+    settings |= {"path_reason": build.path_reason, "frozen_below": build.frozen_below}
     began = time.perf_counter()
     priors, prior_epochs = _build_priors(scheme, anchor_positions, original, engine)
     prior_epochs += original.epochs

@@ -12,8 +12,9 @@ from sbmc.checks import require
 # page faults; chunks of very few examples lose to the overhead of calls.
 ACTIVATION_BYTES = 6 * 2**20
 SMALLEST_CHUNK = 24
-# Of a particle that goes through alone: products of matrices want more rows than a cache holds.
-ALONE_CHUNK = 48
+# Of a particle that goes through alone: products of matrices want more rows than a cache holds, and
+# threads that make many short calls wait for each other.
+ALONE_BYTES, ALONE_CHUNK = 32 * 2**20, 48
 PARTICLES, SHARING_PARTICLES, MOST_PARTICLES = 10, 256, 4096
 
 
@@ -106,16 +107,15 @@ def choose_chunks(
         >>> choose_chunks(Footprint(shared=3_072, own=32), 25_000)
         Chunks(examples=1024, particles=96, alone=2026, together=None)
         >>> choose_chunks(Footprint(shared=0, own=200_000), 1_000, alone=True)
-        Chunks(examples=48, particles=1, alone=None, together=None)
+        Chunks(examples=167, particles=1, alone=None, together=None)
     """
     room_for = ACTIVATION_BYTES if limit is None else min(limit, ACTIVATION_BYTES)
     least = footprint.shared + footprint.own
     rule = f"enough for one example and one particle, {least} bytes more than the data take"
     require(room_for >= least or limit is None, "memory_limit", rule, limit)
     if alone and PARTICLES * SMALLEST_CHUNK * footprint.own > room_for:
-        fit = room_for // least
-        smallest = ALONE_CHUNK if limit is None else 1
-        return Chunks(_evenly(examples, max(smallest, fit)), 1)
+        fit = ALONE_BYTES // least if limit is None else max(1, min(limit, ALONE_BYTES) // least)
+        return Chunks(_evenly(examples, max(ALONE_CHUNK, fit) if limit is None else fit), 1)
     # A whole small data set leaves room for many particles; calls, not arithmetic, are dear then.
     room = (room_for - examples * footprint.shared) // (examples * footprint.own)
     particles = max(PARTICLES, room, min(SHARING_PARTICLES, footprint.shared // footprint.own))

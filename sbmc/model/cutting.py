@@ -145,5 +145,8 @@ def _above(cut: Cut) -> Recording:
     places: dict[Reference, Reference] = {
         Constant(old): Constant(new) for new, old in enumerate(kept)
     }
-    constants = tuple(top.constants[position] for position in kept)
-    return replace(substituted(top, places), constants=constants)
+    return replace(
+        substituted(top, places),
+        constants=tuple(top.constants[position] for position in kept),
+        names=tuple(top.names[position] for position in kept),
+    )

@@ -64,6 +64,13 @@ def check_path(path: str) -> None:
         )
 
 
+class PathChoice(NamedTuple):
+    """A forward, and in words why it is not by a faster path; empty if there is none."""
+
+    forward: Forward
+    reason: str
+
+
 def build_forward(
     model: nn.Module,
     space: ParameterSpace,
@@ -72,6 +79,18 @@ def build_forward(
     *,
     gradient: bool = True,
 ) -> Forward:
+    """The fastest way to evaluate `model`; see `choose_forward`."""
+    return choose_forward(model, space, inputs, path, gradient=gradient).forward
+
+
+def choose_forward(
+    model: nn.Module,
+    space: ParameterSpace,
+    inputs: Inputs,
+    path: str = "auto",
+    *,
+    gradient: bool = True,
+) -> PathChoice:
     """The fastest way to evaluate `model` that gives what the model itself gives.
 
     Args:
@@ -82,7 +101,8 @@ def build_forward(
         gradient: whether it has to be differentiable in the parameters.
 
     Returns:
-        A forward whose outputs on the examples agree with the model's own.
+        A forward whose outputs and gradients on the examples agree with the model's own, and why
+        the paths before it would not do.
 
     Raises:
         BadInput: an unknown path, or one that cannot evaluate this model.
@@ -93,6 +113,7 @@ def build_forward(
     # Called before anything else, so that a model that fails on these inputs says so itself.
     expected = _reference(model, space, theta, probe, gradient)
     reason = ""
+    reasons: list[str] = []
     for name in PATHS if path == "auto" else (path,):
         try:
             forward = PATHS[name](model, space, probe)
@@ -103,7 +124,8 @@ def build_forward(
             reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         if not reason:
             logger.debug("model evaluated by the %s path", name)
-            return forward
+            return PathChoice(forward, "; ".join(reasons))
+        reasons.append(f"{name}: {reason}")
         logger.info("the %s path cannot evaluate this model (%s)", name, reason)
     raise BadInput(f"`path` must be one that can evaluate this model, but got {path!r} ({reason}).")
 

@@ -30,6 +30,7 @@ from sbmc.model.recording import (
     Size,
     Unsupported,
     pruned,
+    substituted,
 )
 from sbmc.model.replay import Replay
 from sbmc.model.rules import FOLDED, run
@@ -62,12 +63,12 @@ class FusedForward:
         self._sampled = space
         self.recording = record(model, space, inputs)
         _refuse_mixing(self.recording)
-        folded = fold_batch_norms(self.recording)
+        folded = join_selections(fold_batch_norms(self.recording))
         self._stem = stem.find(folded) if isinstance(inputs, Tensor) else None
         self._output = folded.output
         self._constants = [Value(tensor, None) for tensor in folded.constants]
         self._steps = _steps(folded)
-        self._replay = Replay(folded)
+        self._replay = Replay(folded, fast=True)
         if self._stem is not None:
             for position in self._stem.skipped:
                 self._steps[position] = _Step(None, ())
@@ -216,18 +217,24 @@ def fold_batch_norms(recording: Recording) -> Recording:
     Returns:
         A recording in which the operation of the BatchNorm is `folded`, with the arguments of both.
     """
-    readers = recording.readers()
     operations = list(recording.operations)
-    for position, normal in enumerate(recording.operations):
-        if normal.kind != "aten.batch_norm":
-            continue
-        x, gain, shift, mean, variance, _, _, eps, _ = normal.arguments
-        layer = _layer_before(recording, readers, x)
-        if layer is None or mean is None:
-            continue
+    for position, layer in foldable(recording).items():
+        normal = operations[position]
+        _, gain, shift, mean, variance, _, _, eps, _ = normal.arguments
         arguments = (*layer.arguments, gain, shift, mean, variance, eps)
         operations[position] = Operation(f"{FOLDED}.default", arguments, (), normal.shape)
     return pruned(replace(recording, operations=tuple(operations)))
+
+
+def foldable(recording: Recording) -> dict[int, Operation]:
+    """Positions of the BatchNorms that can be part of a layer, and those layers."""
+    readers = recording.readers()
+    found = {
+        position: _layer_before(recording, readers, normal.arguments[0])
+        for position, normal in enumerate(recording.operations)
+        if normal.kind == "aten.batch_norm" and normal.arguments[3] is not None
+    }
+    return {position: layer for position, layer in found.items() if layer is not None}
 
 
 def _layer_before(
@@ -242,3 +249,41 @@ def _layer_before(
     if shape is None or ranks.get(layer.name) != len(shape):
         return None
     return layer if isinstance(layer.arguments[1], Parameter) else None
+
+
+def join_selections(recording: Recording) -> Recording:
+    """The same, with values of which every row is selected taken apart at once.
+
+    Queries, keys and values are often selected from one tensor. On the way back each selection
+    would fill a tensor of the whole size with zeros.
+    """
+    operations = list(recording.operations)
+    values: dict[Reference, Reference] = {}
+    for value, positions in recording.readers().items():
+        group = _selections(recording, value, positions)
+        if group:
+            first = operations[positions[0]]
+            axis = first.arguments[1]
+            operations[positions[0]] = Operation("aten.unbind.int", (value, axis), (), None)
+            values |= {Result(at): Result(positions[0], row) for row, at in group.items()}
+    return pruned(substituted(replace(recording, operations=tuple(operations)), values))
+
+
+def _selections(
+    recording: Recording, value: Reference, positions: list[int]
+) -> dict[int, int] | None:
+    """Rows and the operations that select them, if all of a value's rows are, and nothing else."""
+    if not isinstance(value, Result) or value.item is not None or -1 in positions:
+        return None
+    shape = recording.operations[value.position].shape
+    readers = [recording.operations[position] for position in positions]
+    if shape is None or any(reader.name != "aten.select.int" for reader in readers):
+        return None
+    axes = {reader.arguments[1] % len(shape) for reader in readers}
+    rows = {reader.arguments[2]: at for reader, at in zip(readers, positions, strict=True)}
+    length = shape[axes.pop()] if len(axes) == 1 else None
+    return rows if len(rows) == len(positions) and set(rows) == set(_range(length)) else None
+
+
+def _range(length: int | Size | None) -> range:
+    return range(length) if isinstance(length, int) else range(0)

@@ -10,6 +10,7 @@ Recording is private to its thread: nothing of torch or of any other module is r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -110,7 +111,9 @@ def _call(module: nn.Module, space: ParameterSpace, inputs: Inputs) -> Recording
     reference = recorder.reference(output)
     # Copies made here, outside inference mode, can be saved for a backward pass.
     constants = tuple(t.clone() if t.is_inference() else t for t in recorder.constants)
-    return Recording(tuple(recorder.operations), constants, reference, space)
+    names = {id(tensor): name for name, tensor in tensors.items()}
+    known = tuple(names.get(id(tensor), "") for tensor in recorder.constants)
+    return Recording(tuple(recorder.operations), constants, reference, space, known)
 
 
 class _Recorder(TorchDispatchMode):
@@ -251,7 +254,7 @@ def _joined(first: Recording, second: Recording) -> Recording:
     for ours, theirs in zip(first.constants, second.constants, strict=True):
         if ours.shape != theirs.shape or not torch.equal(ours, theirs):
             raise Unsupported("constants that depend on the number of examples")
-    return Recording(tuple(operations), first.constants, first.output, first.space)
+    return replace(first, operations=tuple(operations))
 
 
 def _general(a: Any, b: Any) -> Any:

@@ -97,12 +97,14 @@ class Recording:
         constants: the tensors that `Constant` refers to.
         output: what the model returns.
         space: the sampled parameters.
+        names: of the constants, empty for those that are neither parameters nor buffers.
     """
 
     operations: tuple[Operation, ...]
     constants: tuple[Tensor, ...]
     output: Reference
     space: ParameterSpace
+    names: tuple[str, ...]
 
     def shape_of(self, reference: Parameter | Constant) -> tuple[int, ...]:
         """The shape of a weight, sampled or frozen."""

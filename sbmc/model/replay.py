@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from sbmc.model.particle_axis import Call, Value
+from sbmc.model.products import linear
 from sbmc.model.recording import (
     Constant,
     Input,
@@ -32,6 +33,9 @@ from sbmc.model.rules import PLAIN_RULES, RESHAPING
 Place = int | list[int]
 
 
+FASTER: dict[str, Callable[..., Any]] = {"linear": linear}
+
+
 class _Step(NamedTuple):
     function: Callable[..., Any]
     reads: list[Place]  # its arguments
@@ -44,6 +48,8 @@ class Replay:
     Args:
         recording: the operations.
         outputs: the values to return; the recording's output if not given.
+        fast: whether some operations may be carried out by faster ones, equal to rounding. A
+            recording of the replay would have those in it.
 
     Example:
         >>> import torch
@@ -56,8 +62,15 @@ class Replay:
         [tensor([[3., 3.]])]
     """
 
-    def __init__(self, recording: Recording, outputs: Sequence[Reference] | None = None) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        outputs: Sequence[Reference] | None = None,
+        *,
+        fast: bool = False,
+    ) -> None:
         self._recording = recording
+        self._fast = fast
         self._read = [each for each in recording.readers() if isinstance(each, Result)]
         self._list: list[Any] = []
         self._places: dict[Any, int] = {}
@@ -115,6 +128,8 @@ class Replay:
             function, arguments = Tensor.reshape, [operation.arguments[0], operation.shape]
         elif kind in PLAIN_RULES:
             function = _by_rule(operation)
+        elif kind in FASTER and self._fast:
+            function = FASTER[kind]
         else:
             function = _with_keywords(operation)
         steps = [_Step(function, [self._reading(each) for each in arguments], result)]

@@ -320,3 +320,10 @@ RULES: dict[str, Rule] = {
     ),
     "t": lambda call: Value(call.arguments[0].at(0).mT, 0),
 }
+
+
+def known_by_rule(name: str) -> bool:
+    """Whether an operation is done for all particles at once without `vmap`."""
+    kind = name.rpartition(".")[0].removeprefix("aten.")
+    function: Any = operator(name)
+    return kind in RULES or kind in ALONG_AXES or torch.Tag.pointwise in function.tags

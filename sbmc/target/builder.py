@@ -11,7 +11,7 @@ from sbmc.checks import is_number, is_whole, require
 from sbmc.likelihoods import Likelihood, as_likelihood
 from sbmc.log import logger
 from sbmc.model.data import Examples, as_examples, count, rows
-from sbmc.model.forward import Forward, build_forward, check_path
+from sbmc.model.forward import check_path, choose_forward
 from sbmc.model.frozen_part import MOST_IN_MEMORY, SplitModel, split_model
 from sbmc.model.functional import converted, evaluation_copy
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
@@ -56,7 +56,7 @@ class EngineBuilder:
         if self._split is not None:
             few = self._split.features(few)
             self._source = Source(self._split.head, self._split.space)
-        self._forward: Forward = build_forward(*self._source, few, path)
+        self._forward, self.path_reason = choose_forward(*self._source, few, path)
         with torch.no_grad():
             outputs = self._forward(space.flatten(model).unsqueeze(0), self._forward.prepare(few))
         targets = likelihood.check(examples.targets, outputs[0])
@@ -92,6 +92,11 @@ class EngineBuilder:
             logger.info("the log likelihood of a few rows could not be computed (%s)", error)
             values = evaluate(module, space, points, inputs)
         return {**values, **descriptions}
+
+    @property
+    def frozen_below(self) -> str:
+        """Where the model is cut, below which everything is computed once; empty if it is not."""
+        return "" if self._split is None else self._split.name
 
     @property
     def features_bytes(self) -> int:

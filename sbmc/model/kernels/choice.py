@@ -118,8 +118,10 @@ def choose_kernel(
         the faster ones took over.
     """
     inputs = examples.inputs
-    if not isinstance(forward, FusedForward) or not isinstance(inputs, Tensor):
+    if not isinstance(forward, FusedForward):
         return Choice(None, f"there is none for the {forward.path} path")
+    if not isinstance(inputs, Tensor):
+        return Choice(None, "there is none for several inputs")
     layers = forward.layers()
     if layers is not None:
         layers = [(name, module) for name, module in layers if type(module) not in PASSING]
