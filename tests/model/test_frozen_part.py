@@ -232,7 +232,7 @@ def test_adapters_are_sampled_as_without_a_cut(executor, monkeypatch):
     cut = fitted(net, sentences(), "down|up", compute=compute)
     assert cut.predict(sentences()[0]).probs.shape == (7, 3)
     if executor is None:
-        for module in ("sbmc.target.builder", "sbmc.posterior.posterior"):
+        for module in ("sbmc.target.builder", "sbmc.model.predicting"):
             monkeypatch.setattr(importlib.import_module(module), "split_model", lambda *_: None)
     plain = fitted(net, sentences(), "down|up", compute=sbmc.Compute())
     torch.testing.assert_close(cut.positions, plain.positions, rtol=1e-8, atol=1e-10)
@@ -268,7 +268,7 @@ def test_the_body_runs_once_over_the_data_however_long_the_sampling(data):
 def test_cached_is_uncached(data, monkeypatch):
     net = Net().double()
     cached = fitted(net, data)
-    for module in ("sbmc.target.builder", "sbmc.posterior.posterior"):
+    for module in ("sbmc.target.builder", "sbmc.model.predicting"):
         monkeypatch.setattr(importlib.import_module(module), "split_model", lambda *_: None)
     plain = fitted(net, data)
     assert plain.settings["kernel"] is None  # where the head alone would have one
