@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from sbmc.target.building import EngineBuilder
 from torch import Tensor, nn
 
 from benchmarks.operations import Operations, cnn, linear, mlp, strided, transformer
@@ -16,6 +15,7 @@ from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.parameters import select_parameters
 from sbmc.prior.gaussian import AnchoredPrior, anchored_prior
+from sbmc.target.builder import EngineBuilder
 from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.target import Evaluation, Target
 from sbmc_studies.experiments.networks import paper_cnn
