@@ -14,6 +14,7 @@ from benchmarks.matched import matched_table
 from benchmarks.minibatch import GOALS as MINIBATCH_GOALS
 from benchmarks.prediction import prediction_table
 from benchmarks.speed_tables import whole_speed_table
+from benchmarks.styles import styles_table
 from benchmarks.tables import engine_table, folding_table, methods_table
 
 HERE = Path(__file__).parent
@@ -26,6 +27,7 @@ TABLES: dict[str, Table] = {
         "minibatch_one_thread",
         partial(whole_speed_table, goals=MINIBATCH_GOALS),
     ),
+    "styles": ("styles", styles_table),
     "engine": ("engine", engine_table),
     "folding": ("folding", folding_table),
     "prediction": ("prediction", prediction_table),

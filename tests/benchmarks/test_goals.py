@@ -48,7 +48,8 @@ def test_the_goals_are_those_of_the_issue():
     assert found["head", 80, "roofline"] == (0.45, 0.70)
     assert found["cifar", 10, "jax"] == (1.3, 1.6)
     assert found["mlp", 1_000, "pyro"] == (50, 200)
-    assert len(found) == 6 + 2 + 3 + 6 + 2
+    assert found["transformer", 10, "jax"] == (1, 1.5)
+    assert len(found) == 6 + 2 + 3 + 6 + 2 + 1
     assert all(required < goal for required, goal in found.values())
 
 
