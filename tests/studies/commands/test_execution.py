@@ -20,7 +20,9 @@ def test_dry_run_says_what_it_takes_and_writes_nothing(sbmc, tmp_path):
     cells = [cell.strip() for cell in rows["S-HMC∥"]]
     assert cells[2:8] == ["3", "10", "1", "1000", "40", "2,200"]
     assert "15 of them assumed" in output
-    assert all(unit in output for unit in (" MB", " kB"))
+    # The memory of the process, which may have grown in other tests, and that of the checkpoint.
+    assert " MB" in output or " GB" in output
+    assert " kB" in output
     assert not list(tmp_path.iterdir())
 
 
