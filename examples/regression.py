@@ -37,7 +37,7 @@ posterior = sbmc.fit(
     (x, y),
     s=1,
     likelihood=likelihood,
-    sampler=sbmc.HMC(epochs=800 if quick else 2000),
+    sampler=sbmc.AutoHMC(epochs=800 if quick else 2000),
     particles=20,
 )
 island = posterior.islands[0]

@@ -33,6 +33,9 @@ from sbmc.target.minibatch import BATCH_BYTES
 ALLOWANCE = 32 * 2**20
 # Memory of a batch of predictions.
 PREDICTION = 3 * ACTIVATION_BYTES
+# Vectors of a position's size that the check of a run's health takes, however few particles there
+# are: curvature and displacement, in float64. Measured on a network of ten million parameters.
+HEALTH_VECTORS = 36
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class RunSize:
         busy = evaluation + self.states(engine, islands) + ALLOWANCE
         if self.sampler.batch_size is not None and not engine.limited:
             busy += 2 * BATCH_BYTES  # every chain has its own mini-batch, and its gradient
-        after = 2 * self.results(engine) + PREDICTION
+        after = max(2 * self.results(engine) + PREDICTION, HEALTH_VECTORS * engine.width)
         if isinstance(self.executor, InProcess):
             return held_before + self.results(engine) + max(busy, after)
         # The job is packed here and unpacked in the worker.

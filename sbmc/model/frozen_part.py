@@ -21,6 +21,7 @@ from sbmc.log import logger
 from sbmc.model.cutting import TopPart, bottom_part, find_cut
 from sbmc.model.data import Inputs, count, leaves, rows, tree_map
 from sbmc.model.functional import call_model, evaluation_copy
+from sbmc.model.layers import find_adjusted
 from sbmc.model.outputs import as_logits
 from sbmc.model.parameters import ParameterSpace, named_tensors
 from sbmc.model.recorder import record
@@ -127,11 +128,14 @@ def _has_buffers(model: nn.Module) -> bool:
 
 def _anywhere(model: nn.Module, space: ParameterSpace, probe: Inputs) -> SplitModel | None:
     try:
-        cut = find_cut(record(model, space, probe))
+        recording = record(model, space, probe)
+        cut = find_cut(recording)
     except Unsupported as error:
         logger.info("the frozen part is computed at every step (%s)", error)
         return None
-    if cut is None:
+    # A kernel of its own takes the frozen layer and its adjustment in one go. Cut apart, they would
+    # be two inputs, for which there is no kernel.
+    if cut is None or find_adjusted(recording) is not None:
         return None
     copied = evaluation_copy(model, ParameterSpace((), ()))
     values = named_tensors(copied)

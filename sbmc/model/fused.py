@@ -7,6 +7,7 @@ such an axis, by the operations that the module itself would call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -124,47 +125,60 @@ class FusedForward:
         return self._run(theta, [Value(t, 0 if stacked else None) for t in leaves(inputs)])
 
     def _run(self, theta: Tensor, given: list[Value]) -> Tensor:
-        particles, examples = len(theta), given[0].shape[0]
         weights = {name: Value(part, 0) for name, part in self._sampled.split(theta).items()}
-        results: list[Any] = [None] * len(self._steps)
-
-        def value_of(reference: Any) -> Any:
-            kind = type(reference)
-            if kind is Result:
-                result = results[reference.position]
-                return result if reference.item is None else result[reference.item]
-            if kind is Parameter:
-                return weights[reference.name]
-            if kind is Constant:
-                return self._constants[reference.position]
-            if kind is Input:
-                return given[reference.position]
-            if kind is Size:
-                return reference.of(examples)
-            if kind is list or kind is tuple:
-                return kind([value_of(each) for each in reference])
-            return reference
-
+        values = _Values(weights, self._constants, given, [None] * len(self._steps))
+        particles = len(theta)
         for position, (operation, releases) in enumerate(self._steps):
             if operation is None:
                 continue
             if self._stem is not None and position == self._stem.output:
-                results[position] = self._stem(
-                    value_of(self._stem.weight), value_of(self._stem.bias), given[0]
+                values.results[position] = self._stem(
+                    values.of(self._stem.weight), values.of(self._stem.bias), given[0]
                 )
             else:
                 shape = operation.shape
                 call = Call(
                     operation.name,
-                    value_of(operation.arguments),
-                    {name: value_of(value) for name, value in operation.keywords},
+                    values.of(operation.arguments),
+                    {name: values.of(value) for name, value in operation.keywords},
                     particles,
-                    None if shape is None else value_of(shape),
+                    None if shape is None else values.of(shape),
                 )
-                results[position] = run(call)
+                values.results[position] = run(call)
             for done in releases:
-                results[done] = None
-        return _as_particle_outputs(value_of(self._output), particles)
+                values.results[done] = None
+        return _as_particle_outputs(values.of(self._output), particles)
+
+
+class _Values(NamedTuple):
+    """What the operations of one call refer to.
+
+    It is no closure: one that calls itself is part of a reference cycle, and would keep the outputs
+    of every call alive until the garbage collector comes.
+    """
+
+    weights: dict[str, Value]
+    constants: Sequence[Any]
+    inputs: list[Value]
+    results: list[Any]
+
+    def of(self, reference: Any) -> Any:
+        """The value of a reference, or of a list of them; anything else stands for itself."""
+        kind = type(reference)
+        if kind is Result:
+            result = self.results[reference.position]
+            return result if reference.item is None else result[reference.item]
+        if kind is Parameter:
+            return self.weights[reference.name]
+        if kind is Constant:
+            return self.constants[reference.position]
+        if kind is Input:
+            return self.inputs[reference.position]
+        if kind is Size:
+            return reference.of(self.inputs[0].shape[0])
+        if kind is list or kind is tuple:
+            return kind([self.of(each) for each in reference])
+        return reference
 
 
 class _Step(NamedTuple):

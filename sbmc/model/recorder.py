@@ -119,6 +119,11 @@ def _call(module: nn.Module, space: ParameterSpace, inputs: Inputs) -> Recording
 class _Recorder(TorchDispatchMode):
     """Writes operations down while they are carried out."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would import its compiler here, which takes a second, to keep out of its way."""
+        return False
+
     def __init__(self, parameters: dict[str, Tensor], inputs: Inputs) -> None:
         super().__init__()
         self.operations: list[Operation] = []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader
 
 from sbmc.checks import Phrase, require
 from sbmc.islands.memory_budget import ALLOWANCE
 from sbmc.islands.process_memory import format_bytes, parse_bytes, resident_bytes
+from sbmc.likelihoods import Custom
 from sbmc.model.data import Examples, tree_map
 from sbmc.model.footprint import measure_footprint
 from sbmc.model.predicting import PARTICLES_AT_ONCE
@@ -59,13 +59,10 @@ def pieces_within(
     predictor, split = posterior._predictor_for(one)
     one = one if split is None else split.features(one)
     theta = posterior.positions[0, 0].to(posterior.dtype)
-    targets = torch.zeros(1, device=theta.device)
-    footprint = measure_footprint(
-        predictor.forward,
-        _Outputs(),  # type: ignore[arg-type]
-        Examples(one, targets),
-        theta,
-    )
+    # Only the memory of the outputs matters here, so their sum stands for a likelihood.
+    outputs_alone = Custom(lambda outputs, targets: outputs.flatten(1).sum(-1))
+    examples = Examples(one, torch.zeros(1, device=theta.device))
+    footprint = measure_footprint(predictor.forward, outputs_alone, examples, theta)
     held = resident_bytes() + ALLOWANCE
 
     def peak(pieces: Pieces) -> int:
@@ -79,15 +76,6 @@ def pieces_within(
     while peak(pieces) > limit and pieces.examples > 1 and batch_size is None:
         pieces = pieces._replace(examples=pieces.examples // 2)
     least = peak(pieces)
-    rule = (
-        f"at least {format_bytes(least)}, which one particle and {pieces.examples} example(s) take"
-    )
+    rule = f"at least {format_bytes(least)} for a particle and a batch of {pieces.examples}"
     require(least <= limit, "memory_limit", rule, Phrase(format_bytes(limit)))
     return pieces
-
-
-class _Outputs:
-    """Stands for a likelihood where only the memory of the outputs matters."""
-
-    def log_prob(self, outputs: Tensor, targets: Any) -> Tensor:
-        return outputs.flatten(2).sum(-1)

@@ -101,8 +101,9 @@ class StochasticGradient(Sampler):
         draws: states kept of each chain, `thinning` passes apart, the last of them at the end.
             They stand as further particles in the posterior.
         thinning: passes from one kept state to the next.
-        noise: where normal numbers come from: `"torch"`, its generators, or `"philox"`, a stream
-            in C that is several times faster. Both are good; their numbers differ.
+        noise: where normal numbers come from: `"torch"` (the default), its generators, or
+            `"philox"`, a stream in C that is several times faster. Both are good; their numbers
+            differ.
 
     Raises:
         BadInput: a setting breaks its rule.
@@ -115,7 +116,7 @@ class StochasticGradient(Sampler):
     warmup: float = 0.5
     draws: int = 1
     thinning: int = 1
-    noise: str = "torch"
+    noise: str | None = None
 
     independent_particles: ClassVar[bool] = True
 
@@ -132,7 +133,8 @@ class StochasticGradient(Sampler):
             value = getattr(self, name)
             good = is_number(value) and 0 < value < math.inf
             require(good, name, "positive and finite", value)
-        require(self.noise in NOISES, "noise", "'torch' or 'philox'", self.noise)
+        known = self.noise is None or self.noise in NOISES
+        require(known, "noise", "'torch' or 'philox'", self.noise)
         good = is_number(self.warmup) and 0 <= self.warmup < 1
         require(good, "warmup", "in [0, 1)", self.warmup)
         kept = self.epochs - math.ceil(self.warmup * self.epochs)

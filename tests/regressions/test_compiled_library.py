@@ -26,6 +26,8 @@ pytestmark = [
 
 SOURCE = Path(chain.__file__).with_name("stem.c")
 FUNCTIONS = ("sbmc_stem_forward", "sbmc_stem_backward")
+# Nothing here asks how fast the code is, and it is compiled again and again.
+QUICK = ("-O1", *build.FLAGS[1:])
 DATA = torch.linspace(-1, 1, 60).view(20, 3), torch.arange(20) % 2
 
 
@@ -33,6 +35,7 @@ DATA = torch.linspace(-1, 1, 60).view(20, 3), torch.arange(20) % 2
 def folder(tmp_path, monkeypatch):
     """An empty cache, and no library that was loaded before."""
     monkeypatch.delenv("SBMC_NATIVE", raising=False)
+    monkeypatch.setattr(build, "FLAGS", QUICK)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(planes, "_found", planes._Found())
     for module in (chain, head):
@@ -48,6 +51,7 @@ def compiled(tmp_path_factory):
     home = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home))
+        patch.setattr(build, "FLAGS", QUICK)
         build.load(SOURCE, FUNCTIONS)
     return home / "sbmc" / "native"
 

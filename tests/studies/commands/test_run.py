@@ -260,13 +260,20 @@ def test_numbers(text, numbers):
 
 
 def test_as_a_process(tmp_path):
-    command = [sys.executable, "-m", "sbmc", "run", "digits", "--method", "map", *TINY, "--quiet"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "MAP" in done.stdout
+    process = start(["run", "digits", "--method", "map", *TINY, "--quiet"], tmp_path)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "MAP" in output
     (path,) = records(tmp_path)
     assert read_record(path).outcome == "completed"
+
+
+def test_as_a_new_interpreter(tmp_path):
+    command = [sys.executable, "-m", "sbmc", "experiments"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "digits" in done.stdout
 
 
 def test_ctrl_c_ends_a_real_run_with_one_line(tmp_path):

@@ -68,7 +68,7 @@ def test_the_whole_of_the_smallest_group_is_used():
 
 
 def test_too_few_examples_are_refused():
-    with pytest.raises(BadInput, match="what is left of the group a"):
+    with pytest.raises(BadInput, match="which remain of the group a"):
         feature_parts("paper", {"meta_train": 6, "test": 6}, 50, 50, {"a": 10})
     with pytest.raises(BadInput, match="protocol"):
         feature_parts("other", {"test": 1}, 50, 50, {"a": 10})
