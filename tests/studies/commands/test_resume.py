@@ -260,7 +260,8 @@ def test_a_killed_run_ends_with_the_bits_of_an_undisturbed_one(sbmc, tmp_path, n
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     moment = random.Random(seed).uniform(0, 1.5)
-    longer = [*SHORT, "--steps", 120, "--islands", 2, "--checkpoint-every", 0]
+    # So many steps that a fast machine is still busy with them at the last moment.
+    longer = [*SHORT, "--steps", 1500, "--islands", 2, "--checkpoint-every", 0]
     with start(["run", "digits", *longer], tmp_path) as process:
         wait_for(process, lambda: list(tmp_path.rglob("manifest.json")))
         time.sleep(moment)

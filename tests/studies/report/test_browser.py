@@ -134,12 +134,18 @@ def test_the_keyboard_reaches_and_sorts(page):
 
 def test_pointing_at_a_curve_tells_its_values(page):
     from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.support.ui import WebDriverWait
 
     picture = page.find_element("css selector", "svg[data-hover]")
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", picture)
-    ActionChains(page).move_to_element(picture).perform()
     shown = page.find_element("id", "tip")
-    assert shown.is_displayed()
+
+    def points(driver):
+        # A busy browser may still be scrolling, which hides what is shown: point again then.
+        ActionChains(driver).move_to_element(picture).perform()
+        return shown.is_displayed()
+
+    WebDriverWait(page, 10).until(points)
     lines = shown.text.split("\n")
     row = page.execute_script(
         """
