@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from sbmc_studies.gauntlet.running import QUICK_METHODS, QUICK_PAIRS, check_meth
 from sbmc_studies.gauntlet.table import gauntlet_lines
 
 GAUNTLET = "gauntlet"
+BEGIN, END = "<!-- table: gauntlet -->", "<!-- end: gauntlet -->"
 SETTINGS = ("part", "pairs")
 
 
@@ -79,7 +81,24 @@ def _pairs(settings: Mapping[str, str], quick: bool) -> list[Pair]:
 
 def show_gauntlet(records: Path) -> None:
     """Print the tables of the gauntlet."""
+    _require_records(records)
+    print("\n".join(gauntlet_lines(records)))
+
+
+def with_tables(text: str, records: Path) -> str:
+    """A page's text with the tables of the records between its marks.
+
+    Raises:
+        BadInput: there are no records, or the page has no marks.
+    """
+    _require_records(records)
+    parts = re.split(f"({re.escape(BEGIN)}|{re.escape(END)})", text)
+    rule = f"a page with the marks {BEGIN} and {END}"
+    require(parts[1::2] == [BEGIN, END], "write", rule, Phrase("one without"))
+    return f"{parts[0]}{BEGIN}\n\n{chr(10).join(gauntlet_lines(records))}\n{END}{parts[4]}"
+
+
+def _require_records(records: Path) -> None:
     there = (records / GAUNTLET).is_dir()
     rule = "a folder with records of the gauntlet (`sbmc run gauntlet` makes them)"
     require(there, "records", rule, Phrase(str(records)))
-    print("\n".join(gauntlet_lines(records)))

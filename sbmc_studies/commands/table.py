@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.tables import print_wide
-from sbmc_studies.commands.gauntlet import GAUNTLET, show_gauntlet
+from sbmc_studies.commands.gauntlet import GAUNTLET, show_gauntlet, with_tables
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
 from sbmc_studies.paper.tables import appendix, groups, paper_index, times
@@ -43,6 +43,9 @@ def write_table(
     Raises:
         BadInput: if one of them is refused.
     """
+    if experiment == GAUNTLET:
+        _rewrite(pages, records, lambda text: with_tables(text, records), "tables of the gauntlet")
+        return
     study = get_experiment(experiment)
     fill = confidence_tables.write_confidence if confidence else write_tables
     _rewrite(pages, records, lambda text: fill(text, study, records), f"tables of {experiment}")

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from repository import RECORDS, ROOT
 from scipy import stats
 from torch import nn
 
 from sbmc.checks import BadInput
 from sbmc.prediction.mixture import ClassificationSums
+from sbmc_studies.commands.gauntlet import with_tables
 from sbmc_studies.gauntlet import comparison, methods, running
 from sbmc_studies.gauntlet.comparison import average_ranks, compare
 from sbmc_studies.gauntlet.data import load_pair_data
@@ -167,6 +169,14 @@ def test_the_default_beats_the_network_on_a_pair_of_the_development_part(tmp_pat
     text = "\n".join(gauntlet_lines(tmp_path))
     assert "digits-mlp-2x64" in text
     assert "No record yet" in text
+
+
+def test_the_page_has_the_tables_of_the_committed_records():
+    page = (ROOT / "docs" / "gauntlet.md").read_text("utf-8")
+    remedy = "run: sbmc table gauntlet --write docs/gauntlet.md"
+    assert with_tables(page, RECORDS) == page, remedy
+    with pytest.raises(BadInput, match="a page with the marks"):
+        with_tables("no marks", RECORDS)
 
 
 def test_damaged_records_are_answered_in_words(tmp_path):
