@@ -113,6 +113,7 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sbmc_studies.commands.run.run", lambda specs, out, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.run.run_toy_study", lambda *arguments, **options: 0)
+    monkeypatch.setattr("sbmc_studies.commands.run.run_gauntlet", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.tune.run_tune", lambda plan, out, **options: 0)
     monkeypatch.setattr("sbmc.cli.head.show_head", lambda *arguments, **options: 0)
     workers = ["table.show_table", "table.write_table", "figure.draw_figure", "report.make_report"]
