@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import forked
@@ -19,7 +20,7 @@ from sbmc.samplers.contract import VECTORS
 DATA = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
 EXAMPLES = DATA, (DATA[:, 0] > 0).long()
 SHORT = sbmc.HMC(steps=2, leapfrog=1, step_size=0.1)
-ROOMY = resident_bytes() + 2**30
+ROOMY = resident_bytes() + 2**32
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_limit_that_cannot_be_kept_is_refused_with_both_figures(net, monkeypat
     text = str(refused.value)
     assert text.startswith("`memory_limit` must be at least ")
     assert "\n" not in text
-    assert "MB" in text.partition("which")[0]
+    assert re.search(r"\d [MG]B", text.partition("which")[0])  # other tests may have made it large
     assert text.endswith("but got 50.0 MB.")
 
 
