@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
@@ -120,7 +121,9 @@ class Process:
         self._listener.join(1)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
-                stream.close()
+                # A word that it never read is still in the pipe's buffer, and closing writes it.
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
 
 def disagreement(found: Mapping[str, Any], values: np.ndarray, gradients: np.ndarray) -> str:

@@ -8,7 +8,7 @@ import pytest
 from repository import ROOT
 
 from benchmarks import speed
-from benchmarks.contest import Entry, disagreement, run_contest
+from benchmarks.contest import Entry, Failed, Process, disagreement, run_contest
 from benchmarks.machine import Machine
 from benchmarks.peers.torch_models import TorchModel
 from benchmarks.speed import PEERS, QUICK_ROWS, ROWS, Row, entries_of, make_task
@@ -131,6 +131,15 @@ def test_who_disagrees_or_breaks_is_left_out_and_the_others_go_on(tmp_path, monk
     assert found["wrong"]["error"].startswith("not compared: its log posterior is off")
     assert len(found["right"]["all_seconds"]) == len(rates) == 2
     assert found["right"]["seconds_per_epoch_and_particle"] > 0.05
+
+
+def test_one_that_ended_before_it_was_asked_is_closed_in_peace(tmp_path):
+    process = Process(Entry("missing", sys.executable, "missing_peer"), tmp_path, 1)
+    process._process.wait()  # so that what it is asked stays in the pipe's buffer
+    with pytest.raises(Failed, match=r"ended with code 1 .*No module named missing_peer"):
+        process.ask("check")
+    process.close()
+    assert process._process.stdin.closed
 
 
 def test_every_peer_has_a_module():
