@@ -144,7 +144,9 @@ def pass_over_batches(
                 _put_back(rng, state, runs, i, everyone, late=late)
             elif decision.renew:
                 _renew_momenta(rng, state, runs, i, everyone)
-            if annealing == 1 or decision.factor < 1:
+            # What blows up in the last half of the run is counted, so nothing grows there any more.
+            growing = annealing == 1 and made + last / len(parts) < half
+            if growing or decision.factor < 1:
                 run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
     for i, run in enumerate(runs):
         run.epochs += 1
