@@ -84,8 +84,8 @@ def _older(records: Sequence[Mapping[str, Any]]) -> list[str]:
     if not older:
         return []
     return [
-        f"{older} of these runs are of an older protocol: their networks and ensembles were trained "
-        "in a plain loop of torch. Their seconds are not those of one engine, and flatter sbmc.",
+        f"{older} of these runs are of an older protocol: networks and ensembles were trained in a "
+        "plain loop of torch. Their seconds are not those of one engine, and flatter sbmc.",
         "",
     ]
 

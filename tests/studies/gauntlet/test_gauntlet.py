@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import nn
 
 from sbmc.checks import BadInput
 from sbmc.prediction.mixture import ClassificationSums
-from sbmc_studies.commands.gauntlet import with_tables
+from sbmc_studies.commands.gauntlet import draw_ranks, with_tables
 from sbmc_studies.figures import ranks
 from sbmc_studies.gauntlet import comparison, methods, requirements, running
 from sbmc_studies.gauntlet.comparison import Ranking, average_ranks, compare, detectable_difference
@@ -337,6 +338,18 @@ def test_the_command_draws_the_ranks(sbmc, tmp_path):
     code, _, errors = sbmc("figure", "gauntlet", "--records", tmp_path)
     assert code == 2
     assert "sbmc run gauntlet" in errors
+
+
+def test_the_picture_on_the_page_is_that_of_the_committed_records(tmp_path):
+    """Versions that draw the same bytes are those of the constraints."""
+    pinned = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    for package in ("matplotlib", "pillow"):
+        if f"{package}=={version(package)}" not in pinned:
+            pytest.skip(f"another version of {package} draws other pixels")
+    draw_ranks(RECORDS, tmp_path / "ranks.png")
+    page = ROOT / "docs" / "images" / "gauntlet_ranks.png"
+    remedy = f"run: sbmc figure gauntlet --out {page.relative_to(ROOT)}"
+    assert (tmp_path / "ranks.png").read_bytes() == page.read_bytes(), remedy
 
 
 def test_the_command_checks_the_runs_that_are_recorded(sbmc, monkeypatch, tmp_path):
