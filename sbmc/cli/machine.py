@@ -21,6 +21,7 @@ from sbmc.model.kernels.native import (
     head,
     head_batches,
     planes,
+    sgd,
     steps,
 )
 
@@ -87,7 +88,8 @@ def _compiled() -> dict[str, str]:
         "mini-batches of chains": (chain_batches.SOURCE, chain_batches.FUNCTIONS),
         "mini-batches of heads": (head_batches.SOURCE, head_batches.FUNCTIONS),
         "steps on mini-batches": (steps.SOURCE, steps.FUNCTIONS),
-        "training": (adam.SOURCE, adam.FUNCTIONS),
+        "training by Adam": (adam.SOURCE, adam.FUNCTIONS),
+        "training by SGD": (sgd.SOURCE, sgd.FUNCTIONS),
     }
     for name, (source, functions) in libraries.items():
         try:

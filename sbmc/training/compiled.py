@@ -1,4 +1,4 @@
-"""Training without autograd: gradients on mini-batches by a kernel, and Adam's step, in C.
+"""Training without autograd: gradients on mini-batches by a kernel, and the optimiser, in C.
 
 Members have nothing to do with each other, so each thread takes some of them through a whole pass
 over the data. A member's numbers do not depend on which others are trained with it, nor on threads.
@@ -6,7 +6,6 @@ over the data. A member's numbers do not depend on which others are trained with
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +16,9 @@ from torch import Tensor
 from sbmc.model.data import Examples
 from sbmc.model.forward import Forward
 from sbmc.model.kernels.choice import BatchKernel, Kernel, choose_kernel, find_batch_kernel
-from sbmc.model.kernels.native import adam
 from sbmc.model.threads import even_chunks, side_by_side, thread_count
 from sbmc.target.memory_needs import may_store
-from sbmc.training.adam import DECAY, EPSILON, AdamState
+from sbmc.training.optimiser import Optimiser
 from sbmc.training.setup import TrainingData
 
 # Validation examples that are laid out at a time, where not all of them are kept laid out.
@@ -46,24 +44,24 @@ class CompiledTraining:
     def epoch(
         self,
         theta: Tensor,
-        state: AdamState,
+        state: Any,
         precision: Tensor,
         centres: Tensor | None,
         order: Tensor,
         *,
+        optimiser: Optimiser,
         batch_size: int,
-        learning_rate: float,
-    ) -> tuple[AdamState, Tensor]:
+    ) -> tuple[Any, Tensor]:
         """One pass over the data, `theta` and the tensors of `state` changing in place.
 
         Args:
             theta: `(members, dim)` float32, contiguous.
-            state: Adam's.
+            state: the optimiser's.
             precision: of the prior over the number of examples, a number or `(dim,)`.
             centres: where each member's prior is centred, `(members, dim)`; None for 0.
             order: in which each member goes through the data, `(members, examples)`.
+            optimiser: whose steps are taken.
             batch_size: of a mini-batch; the last may be shorter.
-            learning_rate: Adam's.
 
         Returns:
             The state after it, and each member's loss summed over its examples, `(members,)`.
@@ -77,18 +75,17 @@ class CompiledTraining:
         }
 
         def of_members(rows: slice) -> None:
-            weights, moments = theta[rows], (state.first[rows], state.second[rows])
+            weights, own = theta[rows], state.rows(rows)
             middle = None if centres is None else centres[rows]
             gradient, losses = torch.empty_like(weights), total[rows]
-            for step, part in enumerate(parts, state.steps + 1):
+            for part in parts:
                 size = part.shape[1]
                 value = self.batches(weights, part[rows], factors[size], gradient)
-                numbers = _adam_step(step, learning_rate)
-                penalty = adam.advance(numbers, weights, gradient, middle, precision, moments)
+                own, penalty = optimiser.compiled_step(weights, gradient, middle, precision, own)
                 losses += size * penalty - value
 
         _in_chunks(of_members, len(theta))
-        return state._replace(steps=state.steps + len(parts)), total
+        return state.after(len(parts)), total
 
     def log_likelihood(self, theta: Tensor) -> Tensor:
         """Of all validation data, a sum, `(members,)` float64."""
@@ -114,7 +111,7 @@ class CompiledTraining:
 
 
 def compile_training(
-    forward: Forward, data: TrainingData, theta: Tensor
+    forward: Forward, data: TrainingData, theta: Tensor, optimiser: Optimiser
 ) -> CompiledTraining | None:
     """Kernels for a model, its likelihood and its data, tried against autograd.
 
@@ -122,11 +119,12 @@ def compile_training(
         forward: the model as a function of many parameter vectors.
         data: what to train on.
         theta: parameters to try the kernels at, `(dim,)`.
+        optimiser: whose steps are to be taken.
 
     Returns:
         None where autograd has to do the work.
     """
-    if theta.dtype != torch.float32 or theta.device.type != "cpu" or not adam.available():
+    if theta.dtype != torch.float32 or theta.device.type != "cpu" or not optimiser.compiled:
         return None
     kernel = choose_kernel(forward, data.likelihood, data.train, theta).kernel
     batches = find_batch_kernel(kernel, forward, data.likelihood, data.train, theta)
@@ -137,12 +135,6 @@ def compile_training(
         assert isinstance(validation.inputs, Tensor)  # as the training data are
         laid = kernel.prepare(validation.inputs, validation.targets)
     return CompiledTraining(batches, kernel, validation, laid)
-
-
-def _adam_step(step: int, learning_rate: float) -> adam.Adam:
-    first, second = DECAY
-    rate, root = learning_rate / (1 - first**step), math.sqrt(1 - second**step)
-    return adam.Adam(first, second, rate, root, EPSILON)
 
 
 def _in_chunks(of_members: Callable[[slice], None], members: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,28 +19,27 @@ from sbmc.log import logger
 from sbmc.model.data import Inputs, leaves, tree_map
 from sbmc.model.forward import Forward, build_forward
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
-from sbmc.posterior.ensemble import ensemble_posterior
 from sbmc.prior.original import PriorVariance
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
 from sbmc.training.compiled import compile_training
 from sbmc.training.group import Problem, train_group
 from sbmc.training.history import TrainingHistory
+from sbmc.training.members import BATCHED, COMPILED, ONE_BY_ONE, Ensemble
 from sbmc.training.memory import members_within
 from sbmc.training.module import ModuleForward, seeded, training_mode_layers
+from sbmc.training.optimiser import Optimiser
 from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import (
     TrainingData,
     check_reset,
     checked_data,
+    given_starts,
     prior_centres,
     refuse_lone_example,
     start_members,
     training_prior,
 )
-
-if TYPE_CHECKING:
-    from sbmc.posterior.posterior import Posterior
 
 # Members trained at a time: at most this many, and at most this many parameters in all, so that
 # memory stays bounded (weights, gradient, two moments and the best weights so far are kept).
@@ -57,70 +56,6 @@ Report = Callable[[list[TrainingHistory], int], None]
 Trainer = Callable[[list[int], Report], Trained]
 
 
-@dataclass(frozen=True)
-class Ensemble:
-    """Trained members. Those whose training failed have a history and no place among the others.
-
-    Args:
-        positions: weights `(members, dim)` in the model's own coordinates.
-        members: the index of each row of `positions` among the members that were trained.
-        histories: one for every member that was trained, failed ones too.
-        space: the parameters that `positions` stands for.
-        model: a copy of the module that was given; the models are copies of this one.
-        buffers: for each row of `positions`, the buffers that training changed, by name.
-        likelihood: what the members were trained with.
-    """
-
-    positions: Tensor
-    members: tuple[int, ...]
-    histories: tuple[TrainingHistory, ...]
-    space: ParameterSpace
-    model: nn.Module
-    buffers: tuple[dict[str, Tensor], ...]
-    likelihood: Likelihood
-
-    @property
-    def models(self) -> list[nn.Module]:
-        """The members as modules, in evaluation mode; new copies at each call."""
-        return list(self)
-
-    @property
-    def total_epochs(self) -> int:
-        """Passes over the training data, all members together."""
-        return sum(history.epochs for history in self.histories)
-
-    @property
-    def epochs(self) -> float:
-        """Mean passes over the training data per member."""
-        return self.total_epochs / len(self.histories)
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def __getitem__(self, index: int) -> nn.Module:
-        """One member as a module, in evaluation mode; a new copy at each call."""
-        module = copy.deepcopy(self.model).eval()
-        self.space.write(self.positions[index], module)
-        own = dict(module.named_buffers())
-        for name, value in self.buffers[index].items():
-            own[name].copy_(value)
-        return module
-
-    def __iter__(self) -> Iterator[nn.Module]:
-        return (self[index] for index in range(len(self)))
-
-    def posterior(self, islands: int = 1) -> Posterior:
-        """The ensemble as a posterior with equal weights, so that it predicts as any sampler does.
-
-        Args:
-            islands: the members are dealt out to so many islands, in order; divides their number.
-
-        Returns:
-            The posterior.
-        """
-        return ensemble_posterior(self, self.likelihood, islands)
-
-
 def train_ensemble(
     model: nn.Module,
     train: Any,
@@ -132,11 +67,12 @@ def train_ensemble(
     parameters: Selection = "all",
     seed: int = 0,
     learning_rate: float = 1e-3,
+    optimiser: Optimiser | None = None,
     batch_size: int = 64,
     max_epochs: int | None = None,
     window: int = 10,
     patience: int = 5,
-    initial: str = "reset",
+    initial: str | Sequence[nn.Module] = "reset",
     anchored: bool = False,
     path: str = "auto",
     member_chunk: int | None = None,
@@ -145,7 +81,7 @@ def train_ensemble(
 ) -> Ensemble:
     """Train several copies of a model from independent starts.
 
-    Each member minimises, by Adam on mini-batches B of the n training examples,
+    Each member minimises, by Adam or SGD on mini-batches B of the n training examples,
 
         −(1/|B|) Σ_{i∈B} log p(y_i | x_i, θ) + ‖θ − c‖² / (2 v n),
 
@@ -175,7 +111,9 @@ def train_ensemble(
         likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
         parameters: which parameters to train, as for `fit`; the others keep the model's values.
         seed: of all members' streams.
-        learning_rate: Adam's.
+        learning_rate: Adam's; an `optimiser` has its own.
+        optimiser: `sbmc.training.Adam(...)`, which may decay weights apart from the gradient, or
+            `sbmc.training.SGD(...)`, with momentum.
         batch_size: examples in a mini-batch; the last one of an epoch may be shorter.
         max_epochs: passes over the data at most (1000 with validation data; needed without).
         window: epochs in the moving average.
@@ -184,7 +122,8 @@ def train_ensemble(
             (`reset_parameters`), other ones for each member. `"model"`: all at the model's own
             weights, as for a model that was trained before; members then differ by their data
             orders alone. `"prior"`: each at a draw from the prior, as in the paper's studies. With
-            v near 1, a network of several wide layers hardly learns from there.
+            v near 1, a network of several wide layers hardly learns from there. Or modules, one
+            for each member, whose weights it starts at.
         anchored: whether each member's weights are drawn to a prior draw of its own, and not to 0.
         path: how to evaluate the members: `"auto"`, `"fused"`, `"vmap"`, `"loop"`; or `"module"`,
             one after another in training mode, for models that hide their dropout from `"auto"`.
@@ -217,6 +156,9 @@ def train_ensemble(
         max_epochs = DEFAULT_EPOCHS
     space = select_parameters(model, parameters)
     data = checked_data(model, space, train, validation, as_likelihood(likelihood))
+    starts = None
+    if not isinstance(initial, str):
+        starts, initial = given_starts(initial, members, model, space), "model"
     variance, centre = training_prior(prior_variance, model, space, initial, len(data.train))
     settings = TrainingSettings(
         prior_variance=variance,
@@ -229,6 +171,8 @@ def train_ensemble(
         seed=seed,
         anchored=anchored,
         prior_centre=centre,
+        given_optimiser=optimiser,
+        starts=starts,
     )
     hint = nearest(str(path), PATHS).rstrip("?")
     require(path in PATHS, "path", "one of " + ", ".join(map(repr, PATHS)) + hint, path)
@@ -247,12 +191,12 @@ def train_ensemble(
             "training one member at a time, in training mode: %s", ", ".join(layers) or path
         )
         refuse_lone_example(model, layers, len(data.train), settings.batch_size)
-        trainer = _one_by_one(model, space, data, settings)
+        trainer, engine = _one_by_one(model, space, data, settings), ONE_BY_ONE
     else:
-        trainer = _batched(model, space, data, settings, path)
+        trainer, engine = _batched(model, space, data, settings, path)
     groups = [list(range(i, min(i + size, members))) for i in range(0, members, size)]
     trained = _run(trainer, groups, max_epochs, progress)
-    return _collect(model, space, as_likelihood(likelihood), trained)
+    return _collect(model, space, as_likelihood(likelihood), trained, engine)
 
 
 def _group_size(members: int, dim: int) -> int:
@@ -267,14 +211,14 @@ def _batched(
     data: TrainingData,
     settings: TrainingSettings,
     path: str,
-) -> Trainer:
-    """Train a whole group in one batch, in evaluation mode."""
+) -> tuple[Trainer, str]:
+    """Train a whole group in one batch, in evaluation mode; and the engine that does it."""
     with torch.enable_grad():  # whatever the caller's mode is, as in training
         forward = build_forward(model, space, data.train.slice(0, 2)[0], path)
     learn: Callable[[Tensor, Inputs], Tensor] = partial(forward, stacked=True)
     evaluate: Callable[[Tensor, Inputs], Tensor] = forward
     sets = [data.train] if data.validation is None else [data.train, data.validation]
-    compiled = compile_training(forward, data, space.flatten(model))
+    compiled = compile_training(forward, data, space.flatten(model), settings.optimiser)
     if compiled is not None:
         logger.debug("training by the %s kernel, without autograd", compiled.batches.name)
     elif sum(forward.prepared_bytes(examples.inputs) for examples in sets) <= PREPARED_BYTES:
@@ -302,7 +246,7 @@ def _batched(
         positions, histories = train_group(problem, theta, group, orders, settings, report, centres)
         return positions, histories, [{}] * len(group)
 
-    return train
+    return train, BATCHED if compiled is None else COMPILED
 
 
 def _prepare_stacked(forward: Forward, inputs: Inputs) -> Inputs:
@@ -368,7 +312,11 @@ def _run(
 
 
 def _collect(
-    model: nn.Module, space: ParameterSpace, likelihood: Likelihood, trained: Trained
+    model: nn.Module,
+    space: ParameterSpace,
+    likelihood: Likelihood,
+    trained: Trained,
+    engine: str,
 ) -> Ensemble:
     """The members that completed, with the histories of all."""
     positions, histories, buffers = trained
@@ -395,4 +343,5 @@ def _collect(
         model=copy.deepcopy(model),
         buffers=tuple(buffers[i] for i in good),
         likelihood=likelihood,
+        engine=engine,
     )

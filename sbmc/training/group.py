@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,6 @@ from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples, Inputs, tree_map
 from sbmc.model.threads import threads_for
 from sbmc.target.memory_needs import multiplications
-from sbmc.training.adam import AdamState, adam_init, adam_step
 from sbmc.training.compiled import CompiledTraining
 from sbmc.training.early_stopping import EarlyStopping
 from sbmc.training.history import TrainingHistory
@@ -91,7 +91,7 @@ def train_group(
 ) -> tuple[Tensor, list[TrainingHistory]]:
     """Train a group of members in one batch.
 
-    Each member minimises, by Adam on its own mini-batches B of the n training examples,
+    Each member minimises, on its own mini-batches B of the n training examples,
 
         −(1/|B|) Σ_{i∈B} log p(y_i | x_i, θ) + ‖θ‖² / (2 v n),
 
@@ -135,7 +135,7 @@ def _train(
     precision = 1.0 / (variance * len(problem.train))
     kept = torch.full_like(theta, math.nan)
     theta = theta.clone()
-    best, state = theta.clone(), adam_init(theta)
+    best, state = theta.clone(), settings.optimiser.init(theta)
     for epoch in range(1, settings.max_epochs + 1):
         state, losses = _epoch(problem, theta, state, precision, centres, active, settings)
         # The one time in an epoch that values are looked at.
@@ -166,12 +166,12 @@ def _train(
 def _epoch(
     problem: Problem,
     theta: Tensor,
-    state: AdamState,
+    state: Any,
     precision: Tensor,
     centres: Tensor | None,
     active: list[_Member],
     settings: TrainingSettings,
-) -> tuple[AdamState, Tensor]:
+) -> tuple[Any, Tensor]:
     """One pass over the data, `theta` changing in place; also the mean loss of each member."""
     examples = len(problem.train)
     order = torch.stack([torch.randperm(examples, generator=m.order) for m in active])
@@ -182,8 +182,8 @@ def _epoch(
             precision,
             centres,
             order,
+            optimiser=settings.optimiser,
             batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
         )
     else:
         order = order.to(theta.device)
@@ -195,12 +195,12 @@ def _epoch(
 def _by_autograd(
     problem: Problem,
     theta: Tensor,
-    state: AdamState,
+    state: Any,
     precision: Tensor,
     centres: Tensor | None,
     order: Tensor,
     settings: TrainingSettings,
-) -> tuple[AdamState, Tensor]:
+) -> tuple[Any, Tensor]:
     """A pass in the given order; also the loss of each member, summed over its examples."""
     total = theta.new_zeros(len(theta))
     # No value is looked at inside the loop: on a GPU, looking waits.
@@ -215,7 +215,7 @@ def _by_autograd(
         offset = _offset(theta, centres)
         pull = offset * precision
         total += index.shape[1] * (nll.detach() + 0.5 * (pull * offset).sum(-1))
-        state = adam_step(theta, gradient + pull, state, settings.learning_rate)
+        state = settings.optimiser.step(theta, gradient + pull, state)
     return state, total
 
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import nearest, require
+from sbmc.training.adam import Adam
+from sbmc.training.optimiser import Optimiser
 
 INITIAL = ("model", "reset", "prior")
 
@@ -28,6 +30,8 @@ class TrainingSettings:
     seed: int
     anchored: bool = False
     prior_centre: Tensor | None = None
+    given_optimiser: Optimiser | None = None
+    starts: Tensor | None = None  # (members, dim), instead of `initial`
 
     def __post_init__(self) -> None:
         check_variance(self.prior_variance)
@@ -44,6 +48,11 @@ class TrainingSettings:
         require(self.initial in INITIAL, "initial", rule, self.initial)
         require_count(self.seed, "seed", least=0)
         require(isinstance(self.anchored, bool), "anchored", "True or False", self.anchored)
+
+    @property
+    def optimiser(self) -> Optimiser:
+        """The optimiser that was given; Adam if there was none."""
+        return self.given_optimiser or Adam(self.learning_rate)
 
 
 def require_count(value: object, name: str, least: int = 1) -> None:

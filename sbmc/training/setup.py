@@ -116,6 +116,8 @@ def start_members(
     streams = [generator(settings.seed, Stream.TRAINING, member) for member in group]
     # Drawn in any case: the data order is then the same from either start.
     noise = torch.stack([torch.randn(space.dim, generator=s, dtype=own.dtype) for s in streams])
+    if settings.starts is not None:
+        return settings.starts[group].to(own), streams
     if settings.initial == "model":
         return own.repeat(len(group), 1), streams
     if settings.initial == "reset":
@@ -123,6 +125,20 @@ def start_members(
         fresh = [_initialised_anew(model, space, member, settings) for member in group]
         return torch.stack(fresh).to(own), streams
     return _prior_draws(noise, own, settings), streams
+
+
+def given_starts(
+    initial: Sequence[nn.Module], members: int, model: nn.Module, space: ParameterSpace
+) -> Tensor:
+    """Weights `(members, dim)` of modules, one for each member, that are made like the model."""
+    rule = f"'model', 'reset', 'prior' or {members} modules, one for each member"
+    good = isinstance(initial, Sequence) and all(isinstance(each, nn.Module) for each in initial)
+    require(good and len(initial) == members, "initial", rule, initial)
+    shapes = {name: value.shape for name, value in model.named_parameters()}
+    for each in initial:
+        alike = {name: value.shape for name, value in each.named_parameters()} == shapes
+        require(alike, "initial", "modules with the parameters of `model`", type(each).__name__)
+    return torch.stack([space.flatten(each) for each in initial])
 
 
 def check_reset(model: nn.Module, space: ParameterSpace, settings: TrainingSettings) -> None:

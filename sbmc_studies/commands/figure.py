@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sbmc.checks import BadInput, nearest, require
+from sbmc_studies.commands.gauntlet import GAUNTLET, draw_ranks
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.figures.catalogue import EPOCHS, NAMES, draw_file
 
@@ -21,7 +22,7 @@ def draw_figure(
     """Draw one of an experiment's figures into a file and say where it is.
 
     Args:
-        experiment: the experiment's name.
+        experiment: the experiment's name, or gauntlet, which has the figure `ranks`.
         name: one of `sbmc_studies.figures.catalogue.NAMES`.
         records: the folder of all records.
         out: the file, which ends in `.png`, `.pdf` or `.svg`; a PNG named after the figure if not
@@ -32,6 +33,17 @@ def draw_figure(
     Raises:
         BadInput: if one of them is refused; the message has the nearest name.
     """
+    if experiment == GAUNTLET:
+        given = {"methods": methods, "protocol": protocol}
+        for option, value in (
+            *given.items(),
+            ("name", None if name in (EPOCHS, "ranks") else name),
+        ):
+            require(
+                value is None, option, "left out: the gauntlet has one figure, its ranks", value
+            )
+        draw_ranks(records, out or Path("gauntlet_ranks.png"))
+        return
     study = get_experiment(experiment)
     if name not in NAMES:
         raise BadInput(

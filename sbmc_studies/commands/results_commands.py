@@ -62,7 +62,8 @@ def figure_command(
         str,
         typer.Argument(
             help="epochs: what a budget buys; or, of runs made with --confidence: roc, "
-            "thresholds, confusion, risk-coverage, reliability, entropies, spider."
+            "thresholds, confusion, risk-coverage, reliability, entropies, spider. The gauntlet "
+            "has one figure: ranks of its methods."
         ),
     ] = "epochs",
     methods: Annotated[

@@ -77,6 +77,14 @@ def run_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Of the gauntlet: six pairs, four methods, one seed.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Of the gauntlet: sample recorded runs that were warned of, and as many that were "
+            "ok, again by chains ten times as long, and compare.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -115,11 +123,13 @@ def run_command(
             join_settings(given_options(settings), set_ or []),
             out,
             quick=quick,
+            check=check,
             force=force,
             data_dir=data_dir,
             quiet=quiet,
         )
-    require(not quick, "quick", "left out for studies other than the gauntlet", quick)
+    for name, given in (("quick", quick), ("check", check)):
+        require(not given, name, "left out for studies other than the gauntlet", given)
     specs = parse_specs(
         experiment=experiment,
         methods=method,

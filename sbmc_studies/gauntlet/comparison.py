@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -28,6 +28,7 @@ COLUMNS = {
     "aurc": False,
 }
 LEVEL, POWER = 0.05, 0.8
+MISSING = {"missing": "not run"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,40 @@ def pair_means(
     return {
         method: {pair: (data[pair], mean(each)) for pair, each in by_pair.items()}
         for method, by_pair in values.items()
+    }
+
+
+class PairedDifference(NamedTuple):
+    """One pair: the mean over seeds of ours minus the other's, and its standard error."""
+
+    mean: float
+    error: float
+
+
+def paired_differences(
+    records: Iterable[Mapping[str, Any]], column: str, ours: str, other: str
+) -> dict[str, PairedDifference]:
+    """Our method against another one, pair by pair; both have the same data and network.
+
+    Args:
+        records: of the pairs to count.
+        column: a key of `COLUMNS`, or `seconds` or `passes`.
+        ours: a method.
+        other: another one.
+
+    Returns:
+        By pair. With one seed there is no standard error, and it counts as 0.
+    """
+    differences: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        values = [_value(record["methods"].get(name, MISSING), column) for name in (ours, other)]
+        if values[0] is not None and values[1] is not None:
+            differences[record["pair"]].append(values[0] - values[1])
+    return {
+        pair: PairedDifference(
+            mean(each), float(np.std(each, ddof=1)) / len(each) ** 0.5 if len(each) > 1 else 0.0
+        )
+        for pair, each in differences.items()
     }
 
 
@@ -132,8 +167,6 @@ def detectable_difference(spread: float, count: int) -> float | None:
 
 def _with_holm(found: list[Comparison]) -> list[Comparison]:
     """Holm's step-down correction of the p values that there are."""
-    from dataclasses import replace
-
     tested = sorted((each for each in found if each.p is not None), key=lambda each: each.p or 0.0)
     corrected: dict[str, float] = {}
     highest = 0.0
@@ -143,32 +176,76 @@ def _with_holm(found: list[Comparison]) -> list[Comparison]:
     return [replace(each, holm=corrected.get(each.method)) for each in found]
 
 
-def average_ranks(records: Sequence[Mapping[str, Any]], column: str) -> dict[str, float]:
-    """Average ranks over data sets, 1 the best, of the methods that have a value on all of them.
+@dataclass(frozen=True)
+class Ranking:
+    """Average ranks over data sets, and how far apart they have to be to tell methods apart.
+
+    Attributes:
+        ranks: method to average rank, 1 the best, the best first.
+        sets: how many data sets.
+        left_out: methods without a value on one of the pairs.
+    """
+
+    ranks: dict[str, float]
+    sets: int
+    left_out: tuple[str, ...]
+
+    @property
+    def critical(self) -> float:
+        """Nemenyi's critical difference."""
+        return critical_difference(len(self.ranks), self.sets)
+
+    def groups(self) -> list[tuple[str, ...]]:
+        """Methods that the test does not tell apart, as large as can be, in the order of ranks.
+
+        Example:
+            >>> Ranking({"a": 1.0, "b": 2.0, "c": 3.0}, 5, ()).groups()
+            [('a', 'b'), ('b', 'c')]
+        """
+        names, ranks = list(self.ranks), list(self.ranks.values())
+        found: list[tuple[int, int]] = []
+        for first, rank in enumerate(ranks):
+            last = max(i for i, other in enumerate(ranks) if other - rank < self.critical)
+            if last > first and (not found or last > found[-1][1]):
+                found.append((first, last))
+        return [tuple(names[first : last + 1]) for first, last in found]
+
+
+def average_ranks(
+    records: Sequence[Mapping[str, Any]], column: str, reference: Sequence[str]
+) -> Ranking:
+    """Rank methods on each data set, and average over data sets.
 
     Args:
         records: of the pairs to count.
         column: a key of `COLUMNS`.
+        reference: methods that have to be there: the pairs are those on which all of them have a
+            value. Other methods are ranked too, if they have one on all these pairs.
 
     Returns:
-        Method to average rank, the best first. Equal values share their ranks.
+        The ranking; without ranks if no pair is left. Equal values share their ranks.
     """
     means = pair_means(records, column)
-    sets = {name for by_pair in means.values() for name, _ in by_pair.values()}
+    pairs = set.intersection(*(set(means.get(method, {})) for method in reference))
     table: dict[str, list[float]] = {}
+    left_out = []
+    sets: set[str] = set()
     for method, by_pair in means.items():
         by_set: dict[str, list[float]] = defaultdict(list)
-        for name, value in by_pair.values():
-            by_set[name].append(value)
-        pairs = {pair for other in means.values() for pair in other}
-        if by_set.keys() == sets and by_pair.keys() == pairs:
-            table[method] = [mean(by_set[name]) for name in sorted(sets)]
-    if not table:
-        return {}
+        for pair in pairs & by_pair.keys():
+            by_set[by_pair[pair][0]].append(by_pair[pair][1])
+        if pairs <= by_pair.keys():
+            table[method] = [mean(by_set[name]) for name in sorted(by_set)]
+            sets |= by_set.keys()
+        else:
+            left_out.append(method)
+    if not pairs:
+        return Ranking({}, 0, tuple(means))
     sign = -1 if COLUMNS.get(column, False) else 1
     ranks = np.apply_along_axis(stats.rankdata, 0, sign * np.array(list(table.values())))
     averages = dict(zip(table, ranks.mean(1).tolist(), strict=True))
-    return dict(sorted(averages.items(), key=lambda item: item[1]))
+    ordered = dict(sorted(averages.items(), key=lambda item: item[1]))
+    return Ranking(ordered, len(sets), tuple(left_out))
 
 
 def critical_difference(methods: int, sets: int) -> float:

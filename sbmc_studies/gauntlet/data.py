@@ -44,6 +44,10 @@ def load_pair_data(
     Raises:
         DataNotFound: a file is missing; the message says where it was looked for.
     """
+    return _without_seen_rows(_load(name, seed, data_dir))
+
+
+def _load(name: str, seed: int, data_dir: str | PathLike[str] | None) -> DataBundle:
     if name == "digits":
         return load_dataset("digits", data_dir, seed)
     if name == "mnist":
@@ -55,6 +59,14 @@ def load_pair_data(
     if name in ("imdb_texts", "reviews"):
         return load_texts(name, seed, data_dir)
     return _table(name, seed, data_dir)
+
+
+def _without_seen_rows(data: DataBundle) -> DataBundle:
+    """Leave out validation rows whose inputs are in the training rows too: IMDb repeats reviews."""
+    inputs, labels = data.validation
+    known = {row.tobytes() for row in data.train[0].flatten(1).numpy()}
+    unseen = torch.tensor([row.tobytes() not in known for row in inputs.flatten(1).numpy()])
+    return replace(data, validation=(inputs[unseen], labels[unseen]))
 
 
 def _table(name: str, seed: int, data_dir: str | PathLike[str] | None) -> DataBundle:

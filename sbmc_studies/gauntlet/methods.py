@@ -1,8 +1,8 @@
-"""The methods that are compared on a pair. All see the same training rows.
+"""The methods that are compared on a pair. All train, or sample, on the same training rows.
 
-The network itself, temperature scaling and the default of `sbmc.fit` may look at the validation
-rows as well: the first two do it as their users do, and ours chooses its mixture on them. Seconds
-and gradient passes include the training of the network that a method starts from.
+No method trains or samples on the validation rows. Two look at them: temperature scaling fits its
+temperature there, and the default of `sbmc.fit` the weights of its mixture. Seconds and gradient
+passes include the training of the network that a method starts from.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,12 +25,26 @@ from sbmc.datasets.bundle import DataBundle
 from sbmc.posterior.posterior import Posterior
 from sbmc.prediction.mixture import ClassificationSums
 from sbmc.prediction.prediction import Prediction, concatenate
-from sbmc_studies.gauntlet.networks import build_pair_network
 from sbmc_studies.gauntlet.pairs import Pair
-from sbmc_studies.gauntlet.training import Trained, train_pair
+from sbmc_studies.gauntlet.training import (
+    BATCHES,
+    Trained,
+    fresh_network,
+    optimiser_of,
+    train_batch,
+)
 
+DEFAULT, WITHOUT_VALIDATION = "sbmc", "sbmc-no-validation"
 ROWS_AT_ONCE = 500
+# What a posterior says of the code that evaluated the network.
+ENGINE = ("path", "kernel")
 LAPLACE_DRAWS = 100  # of the outputs, which cost nothing but their own sampling
+# Time and memory of the package's Jacobians grow with the square of the rows in a call.
+LAPLACE_ROWS = 20
+# Of SGD while weights are averaged, in SWAG's paper.
+SWA_RATE = 0.01
+# Of dropout before the last layer, where a network has none of its own to keep switched on.
+DROPOUT_RATE = 0.1
 
 
 @dataclass
@@ -44,8 +58,9 @@ class PairRun:
 
     def trained(self, count: int) -> list[Trained]:
         """The first members of the ensemble; those that are missing are trained now."""
-        while len(self.members) < count:
-            self.members.append(train_pair(self.pair, self.data, self.seed, len(self.members)))
+        for batch in BATCHES:
+            if len(self.members) < count and batch[0] == len(self.members):
+                self.members += train_batch(self.pair, self.data, self.seed, batch)
         return self.members[:count]
 
     @property
@@ -83,7 +98,9 @@ class NotSupported(Exception):
 def network(run: PairRun) -> Fitted:
     """The network alone."""
     trained = run.network
-    return Fitted(_mixture([trained.model]), trained.seconds, run.passes)
+    return Fitted(
+        _mixture([trained.model]), trained.seconds, run.passes, {"engine": trained.engine}
+    )
 
 
 def temperature_scaling(run: PairRun) -> Fitted:
@@ -98,9 +115,8 @@ def temperature_scaling(run: PairRun) -> Fitted:
     losses = torch.stack([F.cross_entropy(each * logits, labels) for each in sharpness])
     chosen = float(sharpness[losses.argmin()])
     seconds = trained.seconds + time.perf_counter() - began
-    return Fitted(
-        _mixture([trained.model], chosen), seconds, run.passes, {"temperature": 1 / chosen}
-    )
+    about = {"temperature": 1 / chosen, "engine": trained.engine}
+    return Fitted(_mixture([trained.model], chosen), seconds, run.passes, about)
 
 
 def deep_ensemble(members: int) -> Callable[[PairRun], Fitted]:
@@ -110,19 +126,33 @@ def deep_ensemble(members: int) -> Callable[[PairRun], Fitted]:
         trained = run.trained(members)
         models = [each.model for each in trained]
         seconds = sum(each.seconds for each in trained)
-        return Fitted(_mixture(models), seconds, members * run.passes)
+        about = {"engine": trained[-1].engine}
+        return Fitted(_mixture(models), seconds, members * run.passes, about)
 
     return fit_ensemble
 
 
+def default_arguments(run: PairRun, method: str) -> dict[str, Any]:
+    """What a user hands to `sbmc.fit`, with no setting at all, for both ways of using it."""
+    unseen = {"validation": run.data.validation} if method == DEFAULT else {}
+    return {
+        "model": run.network.model,
+        "data": run.data.train,
+        "parameters": run.pair.parameters,
+        "seed": run.seed,
+        "progress": False,
+        **unseen,
+    }
+
+
 def default(run: PairRun) -> Fitted:
     """`sbmc.fit(model, data, validation=...)`, with no setting at all."""
-    return _sampled(run, validation=run.data.validation)
+    return _sampled(run, **default_arguments(run, DEFAULT))
 
 
 def default_without_validation(run: PairRun) -> Fitted:
     """`sbmc.fit(model, data)`: no rows that the network has not seen."""
-    return _sampled(run)
+    return _sampled(run, **default_arguments(run, WITHOUT_VALIDATION))
 
 
 def paper(run: PairRun) -> Fitted:
@@ -131,35 +161,42 @@ def paper(run: PairRun) -> Fitted:
         raise NotSupported("the paper's settings are run on the MLPs only")
     epochs = max(8, min(160, 10 * run.passes // 10))
     sampler = sbmc.HMC(steps=epochs, leapfrog=1, step_size=0.1, jitter=0.1)
-    return _sampled(run, s=0.1, prior_variance=1.0, sampler=sampler, start="prior")
+    arguments = default_arguments(run, WITHOUT_VALIDATION)
+    return _sampled(run, **arguments, s=0.1, prior_variance=1.0, sampler=sampler, start="prior")
 
 
 def swag_posterior(run: PairRun) -> Fitted:
-    """SWAG with ten draws (Maddox et al., 2019)."""
-    _refuse_adapters(run)
+    """SWAG with ten draws (Maddox et al., 2019): the network, trained for as long again."""
+    trained = run.network
     began = time.perf_counter()
-    fresh = _fresh(run)
-    posterior = swag(
-        fresh, run.data.train, prior_variance=_decay_variance(run), seed=run.seed, progress=False
-    )
-    return _fitted(posterior, time.perf_counter() - began, posterior.cost.total_epochs)
+    posterior = swag(trained.model, run.data.train, **_averaging(run))
+    seconds = trained.seconds + time.perf_counter() - began
+    return _fitted(posterior, seconds, 2 * run.passes)
 
 
 def mc_dropout(run: PairRun) -> Fitted:
-    """Dropout in training and in prediction, ten masks (Gal and Ghahramani, 2016)."""
-    _refuse_adapters(run)
+    """Dropout before the last layer, ten masks (Gal and Ghahramani, 2016).
+
+    A network of its own is trained, by the pair's optimiser, since dropout has to be there in
+    training too. The networks have none, apart from BERT and GPT-2, which keep theirs in training.
+    """
+    if run.pair.network["kind"] == "lora":
+        raise NotSupported("dropout goes before a linear layer, and the last one is adapted")
     began = time.perf_counter()
+    optimiser, variance = optimiser_of(run.pair.training, len(run.data.train[1]))
     trained = train_mc_dropout(
-        _fresh(run),
+        fresh_network(run.pair, run.data, run.seed),
         run.data.train,
-        rate=0.1,
+        rate=DROPOUT_RATE,
         layers="last",
-        prior_variance=_decay_variance(run),
+        optimiser=optimiser,
+        prior_variance=variance,
+        batch_size=run.pair.training["batch_size"],
         max_epochs=run.passes,
         seed=run.seed,
         progress=False,
     )
-    posterior = dropout_posterior(trained, rate=0.1, layers="last", seed=run.seed)
+    posterior = dropout_posterior(trained, rate=DROPOUT_RATE, layers="last", seed=run.seed)
     return _fitted(posterior, time.perf_counter() - began, run.passes)
 
 
@@ -174,25 +211,21 @@ def laplace_kron(run: PairRun) -> Fitted:
 
 
 def sms_ubu(run: PairRun) -> Fitted:
-    """SMS-UBU's recipe: an anchor by SWA, a Gaussian factor of variance 1/50, UBU (Paulin 2025)."""
-    _refuse_adapters(run)
+    """SMS-UBU's recipe: an anchor by SWA, a Gaussian factor of variance 1/50, UBU (Paulin 2025).
+
+    The anchor averages the network, trained for as long again; ten chains share three trainings.
+    """
     began = time.perf_counter()
-    anchor = train_swa(
-        _fresh(run),
-        run.data.train,
-        prior_variance=_decay_variance(run),
-        seed=run.seed,
-        progress=False,
-    )
-    epochs = max(2, run.passes // 20 * 2)
+    anchor = train_swa(run.network.model, run.data.train, **_averaging(run))
+    averaged = time.perf_counter() - began
     fitted = _sampled(
         run,
-        model=anchor,
+        **default_arguments(run, WITHOUT_VALIDATION) | {"model": anchor},
         prior_variance=_decay_variance(run),
         prior=sbmc.Prior(factor_variance=1 / 50),
-        sampler=sbmc.UBU(epochs=epochs),
+        sampler=sbmc.UBU(epochs=max(2, 3 * run.passes // 10)),
     )
-    return Fitted(fitted.predict, time.perf_counter() - began, fitted.passes, fitted.about)
+    return replace(fitted, seconds=fitted.seconds + averaged, passes=fitted.passes + run.passes)
 
 
 METHODS: dict[str, Callable[[PairRun], Fitted]] = {
@@ -200,8 +233,8 @@ METHODS: dict[str, Callable[[PairRun], Fitted]] = {
     "temperature": temperature_scaling,
     "ensemble-5": deep_ensemble(5),
     "ensemble-10": deep_ensemble(10),
-    "sbmc": default,
-    "sbmc-no-validation": default_without_validation,
+    DEFAULT: default,
+    WITHOUT_VALIDATION: default_without_validation,
     "swag": swag_posterior,
     "mc-dropout": mc_dropout,
     "laplace-last": laplace_last_layer,
@@ -211,27 +244,22 @@ METHODS: dict[str, Callable[[PairRun], Fitted]] = {
 }
 
 
-def _sampled(run: PairRun, model: nn.Module | None = None, **settings: Any) -> Fitted:
+def _sampled(run: PairRun, **arguments: Any) -> Fitted:
+    """A call of `sbmc.fit`, the network's training counted."""
     trained = run.network
     began = time.perf_counter()
     with warnings.catch_warnings():
         # The verdict is in the record.
         warnings.simplefilter("ignore", sbmc.HealthWarning)
-        posterior = sbmc.fit(
-            trained.model if model is None else model,
-            run.data.train,
-            parameters=run.pair.parameters,
-            seed=run.seed,
-            progress=False,
-            **settings,
-        )
-    seconds = time.perf_counter() - began + (trained.seconds if model is None else 0.0)
+        posterior = sbmc.fit(**arguments)
+    seconds = time.perf_counter() - began + trained.seconds
     passes = posterior.cost.total_epochs - posterior.cost.anchor_epochs + run.passes
     return _fitted(posterior, seconds, passes)
 
 
 def _fitted(posterior: Posterior, seconds: float, passes: float) -> Fitted:
     about: dict[str, Any] = {"health": posterior.health.as_dict()}
+    about |= {name: posterior.settings[name] for name in ENGINE if name in posterior.settings}
     mixture = getattr(posterior, "mixture", None)
     if mixture is not None:
         about["mixture"] = mixture.as_dict()
@@ -272,13 +300,16 @@ def _laplace(run: PairRun, layers: str) -> Fitted:
 
     def predict(inputs: Any) -> Prediction:
         parts = []
-        for rows in inputs.split(ROWS_AT_ONCE):
-            samples = approximation.predictive_samples(
-                rows, pred_type="glm", n_samples=LAPLACE_DRAWS
-            )
-            sums = ClassificationSums()
-            sums.add(samples.clamp(min=1e-30).log(), torch.ones(len(samples)))
-            parts.append(sums.prediction())
+        with torch.random.fork_rng():
+            # The package draws from the global generator.
+            torch.manual_seed(run.seed)
+            for rows in inputs.split(LAPLACE_ROWS):
+                samples = approximation.predictive_samples(
+                    rows, pred_type="glm", n_samples=LAPLACE_DRAWS
+                )
+                sums = ClassificationSums()
+                sums.add(samples.clamp(min=1e-30).log(), torch.ones(len(samples)))
+                parts.append(sums.prediction())
         return concatenate(parts)
 
     # One backward pass for each class makes the curvature, beside the training.
@@ -289,22 +320,26 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
+def _averaging(run: PairRun) -> dict[str, Any]:
+    """Settings of SWA and SWAG: SGD goes on from the network, and all its epochs count."""
+    _, variance = optimiser_of(run.pair.training, len(run.data.train[1]))
+    return {
+        "parameters": run.pair.parameters,
+        "prior_variance": variance,
+        "epochs": run.passes,
+        "warmup_epochs": 0,
+        "learning_rate": SWA_RATE,
+        "swa_learning_rate": SWA_RATE,
+        "batch_size": run.pair.training["batch_size"],
+        "seed": run.seed,
+        "progress": False,
+    }
+
+
 def _decay_variance(run: PairRun) -> float:
     """The prior variance that the pair's weight decay stands for; 1 where there is none."""
     decay = run.pair.training.get("weight_decay", 0.0)
     return 1.0 if decay == 0.0 else 1.0 / (decay * len(run.data.train[1]))
-
-
-def _fresh(run: PairRun) -> nn.Module:
-    with torch.random.fork_rng():
-        torch.manual_seed(1_000 * run.seed)
-        shape = tuple(run.data.train[0].shape[1:])
-        return build_pair_network(run.pair.network, shape, run.data.classes)
-
-
-def _refuse_adapters(run: PairRun) -> None:
-    if run.pair.network["kind"] == "lora":
-        raise NotSupported("this method trains a whole network, and the pair adapts a frozen one")
 
 
 def _mixture(models: list[nn.Module], sharpness: float = 1.0) -> Callable[[Any], Prediction]:

@@ -6,14 +6,16 @@ The record is written after every method. A run that was stopped goes on with wh
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput, nearest
+from sbmc.log import logger
 from sbmc.storage.files import parse_json, write_json
 from sbmc.storage.provenance import hardware_summary, software_versions
+from sbmc_studies.gauntlet.check import check_run
 from sbmc_studies.gauntlet.data import load_pair_data
 from sbmc_studies.gauntlet.methods import METHODS, NotSupported, PairRun
 from sbmc_studies.gauntlet.pairs import Pair
@@ -28,12 +30,19 @@ QUICK_PAIRS = (
     "waveform-mlp-1x512",
     "cifar10-head",
 )
+# Of the records: what a run trains and measures. Results of different numbers are not put together.
+PROTOCOL = 2
 QUICK_METHODS = ("network", "temperature", "ensemble-5", "sbmc")
 
 
 def record_file(out: Path, pair: str, seed: int) -> Path:
     """Where the record of a pair and seed is."""
     return out / "gauntlet" / pair / f"seed_{seed}.json"
+
+
+def check_file(out: Path, pair: str, seed: int) -> Path:
+    """Where the record of the check against long chains is."""
+    return out / "gauntlet_check" / pair / f"seed_{seed}.json"
 
 
 def read_pair_record(path: Path) -> dict[str, Any]:
@@ -87,13 +96,58 @@ def run_pair(
         The record.
     """
     path = record_file(out, pair.name, seed)
+    return _record(pair, seed, methods, path, _measure, force=force, data_dir=data_dir)
+
+
+def check_pair(
+    pair: Pair,
+    seed: int,
+    methods: Sequence[str],
+    out: Path,
+    *,
+    force: bool = False,
+    data_dir: str | PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Check runs of our defaults on one pair against chains ten times as long.
+
+    Args:
+        pair: which.
+        seed: of the run.
+        methods: `"sbmc"`, `"sbmc-no-validation"` or both.
+        out: the folder of all records.
+        force: whether to check again what has been checked.
+        data_dir: where to look first for data files.
+
+    Returns:
+        The record of the check, which is in a file of its own.
+    """
+    path = check_file(out, pair.name, seed)
+    return _record(pair, seed, methods, path, check_run, force=force, data_dir=data_dir)
+
+
+def _record(
+    pair: Pair,
+    seed: int,
+    methods: Sequence[str],
+    path: Path,
+    measure: Callable[[PairRun, str], dict[str, Any]],
+    *,
+    force: bool,
+    data_dir: str | PathLike[str] | None,
+) -> dict[str, Any]:
+    """Measure what the record at `path` does not have, and write it after each method."""
     record = read_pair_record(path)
+    if record.get("protocol") != PROTOCOL:
+        if record["methods"]:
+            logger.warning("%s is of an older protocol, and is made anew", path)
+        record = {"methods": {}}
     wanted = [name for name in methods if force or name not in record["methods"]]
     if not wanted:
         return record
     data = load_pair_data(pair.data, seed, data_dir)
     run = PairRun(pair, data, seed)
     record |= {
+        "protocol": PROTOCOL,
         "pair": pair.name,
         "part": pair.part,
         "seed": seed,
@@ -103,7 +157,7 @@ def run_pair(
         "hardware": hardware_summary(),
     }
     for name in wanted:
-        record["methods"][name] = _measure(run, name)
+        record["methods"][name] = measure(run, name)
         write_json(path, record)
     return record
 
@@ -114,6 +168,9 @@ def _measure(run: PairRun, name: str) -> dict[str, Any]:
         fitted = METHODS[name](run)
     except NotSupported as error:
         return {"missing": str(error)}
+    # A run that diverged is a result too, and the other methods go on.
+    except RuntimeError as error:
+        return {"missing": f"failed: {error}", "failed": True}
     inside = fitted.predict(run.data.test[0])
     outside = {group: fitted.predict(rows) for group, rows in run.data.ood.items()}
     return {

@@ -2,57 +2,99 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
-from sbmc_studies.gauntlet.comparison import (
-    average_ranks,
-    compare,
-    critical_difference,
-    pair_means,
-)
-from sbmc_studies.gauntlet.methods import METHODS
+from sbmc_studies.gauntlet.comparison import Ranking, average_ranks, compare, pair_means
+from sbmc_studies.gauntlet.methods import DEFAULT, METHODS, WITHOUT_VALIDATION
 from sbmc_studies.gauntlet.pairs import PARTS, gauntlet_pairs, gauntlet_seeds
-from sbmc_studies.gauntlet.running import read_pair_record, record_file
+from sbmc_studies.gauntlet.requirements import (
+    ENSEMBLE,
+    NETWORK,
+    REQUIREMENTS,
+    TEMPERATURE,
+    Share,
+    healthy,
+    ratios,
+)
+from sbmc_studies.gauntlet.running import PROTOCOL, check_file, read_pair_record, record_file
 
-OURS, ENSEMBLE, NETWORK = "sbmc", "ensemble-5", "network"
-SHOWN = ("nll", "accuracy", "ood_ep", "error_tot", "brier", "ece", "seconds", "passes")
-NO_WORSE = 0.01
+SHOWN = (
+    *("nll", "accuracy", "brier", "ece", "ood_ep", "ood_tot", "error_ep", "error_tot", "aurc"),
+    *("seconds", "passes"),
+)
+# Methods without which a pair is not ranked.
+RANKED = (NETWORK, TEMPERATURE, ENSEMBLE, DEFAULT)
+NOTHING = "–"
 
 
 def read_records(out: Path, part: str) -> list[dict[str, Any]]:
     """All records of a part that there are."""
+    return _read(out, part, record_file)
+
+
+def read_checks(out: Path, part: str) -> list[dict[str, Any]]:
+    """All records of the check against long chains, of a part."""
+    return _read(out, part, check_file)
+
+
+def _read(out: Path, part: str, file_of: Any) -> list[dict[str, Any]]:
     records = [
-        read_pair_record(record_file(out, pair.name, seed))
+        read_pair_record(file_of(out, pair.name, seed))
         for pair in gauntlet_pairs(part)
         for seed in gauntlet_seeds()
     ]
     return [record for record in records if record["methods"]]
 
 
+def ranking_of(out: Path, part: str) -> Ranking:
+    """Average ranks in NLL over the data sets of a part."""
+    return average_ranks(read_records(out, part), "nll", RANKED)
+
+
 def gauntlet_lines(out: Path) -> list[str]:
     """The tables of both parts, in Markdown, as lines."""
     lines = []
     for part in PARTS:
-        records = read_records(out, part)
-        made = len(records)
+        records, checks = read_records(out, part), read_checks(out, part)
         wanted = len(gauntlet_pairs(part)) * len(gauntlet_seeds())
-        lines += [f"## {part.capitalize()} ({made} of {wanted} runs recorded)", ""]
+        lines += [f"## {part.capitalize()} ({len(records)} of {wanted} runs recorded)", ""]
         if not records:
             lines += ["No record yet: `sbmc run gauntlet` makes them.", ""]
             continue
-        lines += [*_means(records), "", *_by_pair(records), "", *_verdicts(records), ""]
-        lines += [*_tests(records), ""]
+        lines += [
+            *_older(records),
+            *_means(records),
+            "",
+            *_missing(records),
+            *_by_pair(records),
+            "",
+        ]
+        lines += [*_requirements(records, checks), "", *_tests(records), ""]
+        lines += [_ranks(ranking_of(out, part)), ""]
     return lines
 
 
+def _older(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A remark on records that were made in another way."""
+    older = sum(record.get("protocol") != PROTOCOL for record in records)
+    if not older:
+        return []
+    return [
+        f"{older} of these runs are of an older protocol: networks and ensembles were trained in a "
+        "plain loop of torch. Their seconds are not those of one engine, and flatter sbmc.",
+        "",
+    ]
+
+
 def _means(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Means over pairs, for each method; a method that is missing somewhere says where."""
+    """Means over pairs, for each method, and on how many pairs it has them."""
     columns = {name: pair_means(records, name) for name in SHOWN}
     pairs = {record["pair"] for record in records}
-    lines = [_row(["method", "pairs", *SHOWN]), _row(["---"] * (2 + len(SHOWN)))]
+    lines = _head(["method", "pairs", *SHOWN, "health ok"])
     for method in METHODS:
         known = columns["nll"].get(method, {})
         if not known:
@@ -60,94 +102,137 @@ def _means(records: Sequence[Mapping[str, Any]]) -> list[str]:
         cells = []
         for name in SHOWN:
             values = [value for _, value in columns[name].get(method, {}).values()]
-            cells.append(_number(mean(values)) if values else "–")
-        lines.append(_row([method, f"{len(known)} of {len(pairs)}", *cells]))
+            cells.append(_number(mean(values)) if values else NOTHING)
+        verdicts = healthy(records, [], method)
+        health = f"{verdicts.count} of {verdicts.of}" if verdicts.of else NOTHING
+        lines.append(_row([method, f"{len(known)} of {len(pairs)}", *cells, health]))
     return lines
+
+
+def _missing(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Which methods cannot be used on which pairs, and why."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for record in records:
+        for method, result in record["methods"].items():
+            if "missing" in result and record["pair"] not in found[method, result["missing"]]:
+                found[method, result["missing"]].append(record["pair"])
+    if not found:
+        return []
+    lines = _head(["missing", "pairs", "reason"])
+    for (method, reason), pairs in found.items():
+        if pairs:
+            lines.append(_row([method, ", ".join(pairs), reason.replace("|", "/")]))
+    return [*lines, ""]
 
 
 def _by_pair(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """NLL and AUROC out of domain of the network, the ensemble and ours, pair by pair."""
-    nll, ood = pair_means(records, "nll"), pair_means(records, "ood_ep")
-    lines = [
-        _row(["pair", "NLL network", "ensemble of 5", "sbmc", "OOD ensemble of 5", "sbmc", "ok"]),
-        _row(["---"] * 7),
-    ]
-    for pair in nll.get(OURS, {}):
-        cells = [nll.get(name, {}).get(pair) for name in (NETWORK, ENSEMBLE, OURS)]
-        cells += [ood.get(name, {}).get(pair) for name in (ENSEMBLE, OURS)]
-        health = _health(record for record in records if record["pair"] == pair)
+    """The network, temperature scaling, the ensemble and ours, pair by pair."""
+    means = {name: pair_means(records, name) for name in ("nll", "ood_ep", "ece")}
+    columns = {
+        "NLL network": ("nll", NETWORK),
+        "ensemble of 5": ("nll", ENSEMBLE),
+        "sbmc": ("nll", DEFAULT),
+        "without unseen rows": ("nll", WITHOUT_VALIDATION),
+        "OOD ensemble of 5": ("ood_ep", ENSEMBLE),
+        "sbmc ": ("ood_ep", DEFAULT),
+        "ECE temperature": ("ece", TEMPERATURE),
+        "sbmc  ": ("ece", DEFAULT),
+    }
+    costs = {name: ratios(records, name, DEFAULT) for name in ("seconds", "passes")}
+    lines = _head(["pair", *columns, "seconds, ratio", "passes, ratio", "ok", "trained by"])
+    for pair in means["nll"].get(DEFAULT, {}):
+        own = [record for record in records if record["pair"] == pair]
+        cells = [means[column].get(method, {}).get(pair) for column, method in columns.values()]
+        verdicts = healthy(own, [], DEFAULT)
         lines.append(
-            _row([pair, *("–" if each is None else _number(each[1]) for each in cells), health])
+            _row(
+                [
+                    pair,
+                    *(NOTHING if each is None else _number(each[1]) for each in cells),
+                    *(_ratio(costs[name].get(pair)) for name in ("seconds", "passes")),
+                    f"{verdicts.count} of {verdicts.of}",
+                    _engine(own),
+                ]
+            )
         )
     return lines
 
 
-def _health(records: Any) -> str:
-    verdicts = [
-        record["methods"][OURS]["about"]["health"]["ok"]
+def _engine(records: Sequence[Mapping[str, Any]]) -> str:
+    """What trained the networks of a pair; records of before do not say it."""
+    engines = {
+        result["about"].get("engine", NOTHING)
         for record in records
-        if "about" in record["methods"].get(OURS, {})
-    ]
-    return f"{sum(map(bool, verdicts))} of {len(verdicts)}"
+        if "about" in (result := record["methods"].get(NETWORK, {}))
+    }
+    return ", ".join(sorted(engines))
 
 
-def _verdicts(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The required figures, with what was measured."""
-    nll, ood = pair_means(records, "nll"), pair_means(records, "ood_ep")
-    ours = nll.get(OURS, {})
-    network, ensemble = nll.get(NETWORK, {}), nll.get(ENSEMBLE, {})
-    no_worse = [ours[p][1] <= network[p][1] + NO_WORSE for p in ours.keys() & network.keys()]
-    below = [ours[p][1] < ensemble[p][1] for p in ours.keys() & ensemble.keys()]
-    shared = ood.get(OURS, {}).keys() & ood.get(ENSEMBLE, {}).keys()
-    gains = [ood[OURS][p][1] - ood[ENSEMBLE][p][1] for p in shared]
-    runs = [r["methods"][OURS]["about"]["health"]["ok"] for r in records if OURS in r["methods"]]
-    lines = [
-        f"- NLL at most the network's + {NO_WORSE}: {_share(no_worse)} of pairs (required 95 %).",
-        f"- NLL below the ensemble of five's: {_share(below)} of pairs (required 70 %).",
-        f"- Health ok: {_share(runs)} of runs (required 90 %).",
-    ]
-    if gains:
-        above = _share([gain > 0 for gain in gains])
-        lines.append(
-            f"- AUROC out of domain by epistemic entropy above the ensemble's: {above} of pairs "
-            f"(required 75 %), median gain {median(gains):+.3f} (required 0.04)."
-        )
+def _requirements(
+    records: Sequence[Mapping[str, Any]], checks: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """The required figures, with what was measured with unseen rows and without."""
+    lines = _head(["of pairs", DEFAULT, "required", WITHOUT_VALIDATION, "required"])
+    for each in REQUIREMENTS:
+        cells = [each.text]
+        for method, least in ((DEFAULT, each.least), (WITHOUT_VALIDATION, each.least_without)):
+            measured = each.measure(records, checks, method)
+            cells += [_measured(measured), _required(least, measured)]
+        lines.append(_row(cells))
     return lines
+
+
+def _measured(value: Share | float | None) -> str:
+    return NOTHING if value is None else str(value) if isinstance(value, Share) else f"{value:+.3f}"
+
+
+def _required(least: float | None, measured: Share | float | None) -> str:
+    if least is None:
+        return NOTHING
+    value = measured.value if isinstance(measured, Share) else measured
+    text = f"{100 * least:.0f} %" if isinstance(measured, Share) else f"{least:g}"
+    return text if value is None else f"{text}: {'holds' if value >= least else 'missed'}"
 
 
 def _tests(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Ours against every method: the unit is the data set."""
-    headings = ["NLL: sbmc minus", "mean", "better on", "p", "Holm", "detectable"]
-    lines = [_row(headings), _row(["---"] * len(headings))]
-    for each in compare(records, "nll", OURS):
+    lines = _head(["NLL: sbmc minus", "mean", "better on", "p", "Holm", "detectable"])
+    for each in compare(records, "nll", DEFAULT):
+        tests = (each.p, each.holm, each.detectable)
         lines.append(
             _row(
                 [
                     each.method,
                     f"{each.difference:+.3f}",
                     f"{each.wins} of {each.sets} sets",
-                    "–" if each.p is None else f"{each.p:.3f}",
-                    "–" if each.holm is None else f"{each.holm:.3f}",
-                    "–" if each.detectable is None else f"{each.detectable:.3f}",
+                    *(NOTHING if value is None else f"{value:.3f}" for value in tests),
                 ]
             )
         )
-    ranks = average_ranks(records, "nll")
-    if len(ranks) > 1:
-        sets = len({record["data"]["name"] for record in records})
-        listed = ", ".join(f"{method} {rank:.2f}" for method, rank in ranks.items())
-        difference = critical_difference(len(ranks), sets)
-        lines += ["", f"Average ranks in NLL over {sets} data sets: {listed}; critical difference "]
-        lines[-1] += f"{difference:.2f} (Nemenyi, level 0.05)."
     return lines
 
 
-def _share(values: Sequence[Any]) -> str:
-    return f"{100 * sum(map(bool, values)) / len(values):.0f} %" if values else "–"
+def _ranks(ranking: Ranking) -> str:
+    if len(ranking.ranks) < 2:
+        return f"No ranks: there is no pair on which {', '.join(RANKED)} all have a value."
+    listed = ", ".join(f"{method} {rank:.2f}" for method, rank in ranking.ranks.items())
+    told = f"Average ranks in NLL over {ranking.sets} data sets: {listed}; critical difference "
+    told += f"{ranking.critical:.2f} (Nemenyi, level 0.05)."
+    if ranking.left_out:
+        told += f" Not on all these pairs, and so not ranked: {', '.join(ranking.left_out)}."
+    return told
+
+
+def _ratio(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"
 
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"
+
+
+def _head(cells: Sequence[str]) -> list[str]:
+    return [_row([cell.strip() for cell in cells]), _row(["---"] * len(cells))]
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -41,8 +41,8 @@ def test_the_home_folder_is_not_shown(sbmc, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "FLAGS", ("-O0", *build.FLAGS[1:]))  # all libraries, and none is run
     _, output, _ = sbmc("doctor")
     assert "somebody" not in output
-    assert str(Path("~") / ".cache" / "sbmc" / "native") + " (7 libraries)" in output
-    assert output.count("C code, compiled and loaded") == 7
+    assert str(Path("~") / ".cache" / "sbmc" / "native") + " (8 libraries)" in output
+    assert output.count("C code, compiled and loaded") == 8
 
 
 def test_without_a_compiler_it_says_so_and_what_to_do(sbmc, tmp_path, monkeypatch):
@@ -51,12 +51,12 @@ def test_without_a_compiler_it_says_so_and_what_to_do(sbmc, tmp_path, monkeypatc
     code, output, _ = sbmc("doctor")
     assert code == 0
     assert "none; install gcc or clang" in output
-    assert output.count("torch, since there is no C code (there is no C compiler)") == 7
+    assert output.count("torch, since there is no C code (there is no C compiler)") == 8
 
 
 def test_native_code_that_is_turned_off(sbmc, monkeypatch):
     monkeypatch.setenv("SBMC_NATIVE", "0")
-    assert sbmc("doctor")[1].count("torch, since SBMC_NATIVE=0") == 7
+    assert sbmc("doctor")[1].count("torch, since SBMC_NATIVE=0") == 8
 
 
 def test_a_missing_extra_comes_with_its_command(monkeypatch):

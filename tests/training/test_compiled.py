@@ -13,9 +13,10 @@ from torch import nn
 
 from sbmc import train_map
 from sbmc.likelihoods import Gaussian
-from sbmc.model.kernels.native import adam, chain_batches
+from sbmc.model.kernels.native import adam, chain_batches, sgd
 from sbmc.model.threads import torch_threads
-from sbmc.training import compiled, ensemble, train_ensemble
+from sbmc.training import SGD, Adam, compiled, ensemble, train_ensemble
+from sbmc.training.members import BATCHED, COMPILED, ONE_BY_ONE
 
 pytestmark = needs_compiler
 EXAMPLES = 70
@@ -164,47 +165,84 @@ def test_a_wrong_kernel_is_found_out_and_not_used(tmp_path, monkeypatch, used):
     assert same(found, exact)
 
 
-class TestAdam:
-    def steps(self, theta, gradients, rate=0.1, centres=None, precision=None):
-        """Ours in C, and torch's Adam in float64 on the same gradients with the prior's pull."""
-        ours = theta.clone()
-        moments = torch.zeros_like(ours), torch.zeros_like(ours)
-        precision = torch.zeros(ours.shape[1]) if precision is None else precision
-        exact = theta.double().clone().requires_grad_()
-        optimiser = torch.optim.Adam([exact], lr=rate)
-        for step, gradient in enumerate(gradients, 1):
-            numbers = compiled._adam_step(step, rate)
-            penalty = adam.advance(numbers, ours, gradient, centres, precision, moments)
+# Our settings, and what torch has instead; a decay that is part of the gradient is the prior's.
+OPTIMISERS = {
+    "adam": (Adam(0.1), lambda weights: torch.optim.Adam([weights], lr=0.1)),
+    "adamw": (
+        Adam(0.1, weight_decay=0.3),
+        lambda weights: torch.optim.AdamW([weights], lr=0.1, weight_decay=0.3),
+    ),
+    "sgd": (SGD(0.1), lambda weights: torch.optim.SGD([weights], lr=0.1)),
+    "momentum": (
+        SGD(0.1, momentum=0.9),
+        lambda weights: torch.optim.SGD([weights], lr=0.1, momentum=0.9),
+    ),
+}
+
+
+class TestSteps:
+    def steps(self, name, theta, gradients, centres, precision, in_c):
+        """Ours, and torch's in float64 on the same gradients with the prior's pull."""
+        optimiser, make = OPTIMISERS[name]
+        ours, exact = theta.clone(), theta.double().clone().requires_grad_()
+        state, reference = optimiser.init(ours), make(exact)
+        for gradient in gradients:
             offset = exact.detach() - (0 if centres is None else centres.double())
-            expected = 0.5 * (precision.double() * offset.square()).sum(-1)
-            torch.testing.assert_close(penalty, expected, rtol=1e-4, atol=1e-6)
+            if in_c:
+                state, penalty = optimiser.compiled_step(ours, gradient, centres, precision, state)
+                expected = 0.5 * (precision.double() * offset.square()).sum(-1)
+                torch.testing.assert_close(penalty, expected, rtol=1e-4, atol=1e-6)
+            else:
+                pull = precision * (ours - (0 if centres is None else centres))
+                state = optimiser.step(ours, gradient + pull, state)
             exact.grad = gradient.double() + precision.double() * offset
-            optimiser.step()
+            reference.step()
         return ours.double(), exact.detach()
 
+    @pytest.mark.parametrize("name", OPTIMISERS)
     @pytest.mark.parametrize("shape", [(1, 1), (2, 16), (3, 37)])
     @pytest.mark.parametrize("centred", [False, True])
-    def test_is_that_of_torch(self, shape, centred):
+    @pytest.mark.parametrize("in_c", [False, True])
+    def test_are_those_of_torch(self, name, shape, centred, in_c):
         rng = torch.Generator().manual_seed(1)
         theta, *gradients = (torch.randn(*shape, generator=rng) for _ in range(9))
         centres = torch.randn(*shape, generator=rng) if centred else None
         precision = torch.linspace(0.1, 0.7, shape[1])
-        ours, exact = self.steps(theta, gradients, centres=centres, precision=precision)
+        ours, exact = self.steps(name, theta, gradients, centres, precision, in_c)
         torch.testing.assert_close(ours, exact, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize(
-        ("right", "wrong"),
+        ("name", "module", "right", "wrong"),
         [
-            ("a->second * v", "a->first * v"),
-            ("square_root(v) / a->root", "square_root(v)"),
-            ("offset -= load(centre);", "offset -= 0.0f;"),
-            ("memcpy(second + i, rest[5], size);", ""),
+            ("adam", adam, "a->second * v", "a->first * v"),
+            ("adam", adam, "square_root(v) / a->root", "square_root(v)"),
+            ("adam", adam, "offset -= load(centre);", "offset -= 0.0f;"),
+            ("adam", adam, "memcpy(second + i, rest[5], size);", ""),
+            ("adamw", adam, "a->kept * x", "x"),
+            ("momentum", sgd, "a->momentum * velocity[i]", "velocity[i]"),
+            ("momentum", sgd, "theta[i] - centre[i]", "theta[i]"),
+            ("momentum", sgd, "velocity += dim", "velocity += 0"),
         ],
     )
-    def test_a_wrong_one_is_caught(self, right, wrong, tmp_path, monkeypatch):
-        bug = planted(monkeypatch, tmp_path, adam, right, wrong)
+    def test_wrong_ones_are_caught(self, name, module, right, wrong, tmp_path, monkeypatch):
+        bug = planted(monkeypatch, tmp_path, module, right, wrong)
         with bug, pytest.raises(AssertionError):
-            self.test_is_that_of_torch((3, 37), centred=True)
+            self.test_are_those_of_torch(name, (3, 37), centred=True, in_c=True)
+
+
+@pytest.mark.parametrize("name", ["adamw", "momentum"])
+def test_an_ensemble_is_trained_by_the_optimiser_that_was_given(name, monkeypatch, used):
+    given = {"optimiser": OPTIMISERS[name][0]}
+    ours = train("mlp", **given)
+    assert used[0] is not None
+    assert same(ours, by_autograd(monkeypatch, "mlp", **given))
+    assert not torch.equal(ours.positions, train("mlp").positions)
+
+
+def test_the_engine_is_told(monkeypatch):
+    assert train("mlp").engine == COMPILED
+    assert by_autograd(monkeypatch, "mlp").engine == BATCHED
+    assert train("mlp", path="module").engine == ONE_BY_ONE
 
 
 def plain_validation_loss(data, validation, epochs, member):

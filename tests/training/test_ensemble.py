@@ -12,7 +12,7 @@ from torch import nn
 from sbmc.checks import BadInput
 from sbmc.likelihoods import Gaussian
 from sbmc.randomness import Stream, generator
-from sbmc.training import EarlyStopping, train_ensemble
+from sbmc.training import SGD, Adam, EarlyStopping, train_ensemble
 from sbmc.training import ensemble as ensemble_module
 from sbmc.training.adam import adam_init, adam_step
 from sbmc.training.ensemble import GROUP_MEMBERS, GROUP_PARAMETERS, _group_size
@@ -362,3 +362,32 @@ def test_groups_are_of_equal_size_and_bounded():
     assert _group_size(8, GROUP_PARAMETERS) == 1
     assert _group_size(8, GROUP_PARAMETERS // 4) == 4
     assert _group_size(3, 10 * GROUP_PARAMETERS) == 1
+
+
+def test_members_start_at_the_modules_that_are_given():
+    """A learning rate of nearly nothing leaves them there."""
+    torch.manual_seed(0)
+    modules = [nn.Linear(2, 2) for _ in range(3)]
+    data = torch.randn(8, 2), torch.randint(2, (8,))
+    options = {"members": 3, "max_epochs": 1, "learning_rate": 1e-9, "progress": False}
+    ensemble = train_ensemble(modules[0], data, initial=modules, **options)
+    for member, module in zip(ensemble, modules, strict=True):
+        torch.testing.assert_close(member.weight, module.weight)
+    with pytest.raises(BadInput, match="3 modules, one for each member"):
+        train_ensemble(modules[0], data, initial=modules[:2], **options)
+    with pytest.raises(BadInput, match="with the parameters of `model`"):
+        train_ensemble(modules[0], data, initial=[nn.Linear(2, 3)] * 3, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SGD(0.0), "`learning_rate` must be positive"),
+        (lambda: SGD(0.1, momentum=1.0), "`momentum` must be at least 0 and below 1"),
+        (lambda: Adam(math.inf), "`learning_rate` must be positive"),
+        (lambda: Adam(0.1, weight_decay=-1.0), "`weight_decay` must be at least 0"),
+    ],
+)
+def test_settings_of_optimisers_that_break_their_rule_are_refused(make, message):
+    with pytest.raises(BadInput, match=message):
+        make()

@@ -2,6 +2,8 @@
 
 import json
 import os
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +15,15 @@ from torch import nn
 
 from sbmc.checks import BadInput
 from sbmc.prediction.mixture import ClassificationSums
-from sbmc_studies.commands.gauntlet import with_tables
-from sbmc_studies.gauntlet import comparison, methods, running
-from sbmc_studies.gauntlet.comparison import average_ranks, compare
-from sbmc_studies.gauntlet.data import load_pair_data
+from sbmc_studies.commands.gauntlet import draw_ranks, with_tables
+from sbmc_studies.figures import ranks
+from sbmc_studies.gauntlet import comparison, methods, requirements, running
+from sbmc_studies.gauntlet.comparison import Ranking, average_ranks, compare, detectable_difference
+from sbmc_studies.gauntlet.data import _without_seen_rows, load_pair_data
 from sbmc_studies.gauntlet.methods import METHODS, Fitted, NotSupported
 from sbmc_studies.gauntlet.networks import build_pair_network
 from sbmc_studies.gauntlet.pairs import gauntlet_pairs, get_pair
+from sbmc_studies.gauntlet.requirements import Share
 from sbmc_studies.gauntlet.running import read_pair_record, record_file, run_pair
 from sbmc_studies.gauntlet.scoring import score
 from sbmc_studies.gauntlet.table import gauntlet_lines
@@ -128,11 +132,56 @@ def test_the_unit_is_the_data_set_and_p_values_are_corrected():
     assert found["de"].p == pytest.approx(stats.wilcoxon(differences).pvalue)
     smallest = min(each.p for each in found.values())
     assert min(each.holm for each in found.values()) == pytest.approx(2 * smallest)
-    assert next(iter(average_ranks(records, "nll"))) == "sbmc"
+    others = [each for each in found.values() if each.p != smallest]
+    assert all(each.holm >= max(each.p, 2 * smallest) for each in others)
+    ranking = average_ranks(records, "nll", ["sbmc", "net"])
+    assert (ranking.sets, ranking.left_out) == (8, ())
+    assert next(iter(ranking.ranks)) == "sbmc"
     # Demšar's table 5: the critical value of Nemenyi's test for five classifiers is 2.728.
     assert comparison.critical_difference(5, 10) == pytest.approx(
         2.728 * (30 / 60) ** 0.5, abs=2e-3
     )
+
+
+def test_ranks_are_of_the_pairs_that_all_reference_methods_have():
+    """Ranks by hand: of the pairs a1 and a2, which are one data set, means count; c is apart."""
+    records = [
+        record("a1", "a", 0, sbmc=1.0, net=2.0, swag=5.0),
+        record("a2", "a", 0, sbmc=4.0, net=2.0, swag=0.1),
+        record("b", "b", 0, sbmc=1.0, net=1.0, swag=3.0, laplace=9.0),
+        record("c", "c", 0, net=1.0, swag=0.5),
+    ]
+    ranking = average_ranks(records, "nll", ["sbmc", "net"])
+    assert ranking.sets == 2
+    # Data set a: 2.5, 2 and 2.55; data set b: 1, 1 and 3.
+    assert ranking.ranks == {"net": 1.25, "sbmc": 1.75, "swag": 3.0}
+    assert ranking.left_out == ("laplace",)
+    assert average_ranks(records, "nll", ["sbmc", "temperature"]).ranks == {}
+
+
+def test_groups_join_methods_that_are_less_than_the_critical_difference_apart(monkeypatch):
+    monkeypatch.setattr(comparison, "critical_difference", lambda methods, sets: 1.5)
+    ranks = {"a": 1.0, "b": 2.0, "c": 2.4, "d": 4.0, "e": 6.0}
+    assert Ranking(ranks, 9, ()).groups() == [("a", "b", "c")]
+    assert Ranking(ranks | {"d": 3.0}, 9, ()).groups() == [("a", "b", "c"), ("b", "c", "d")]
+
+
+def test_the_detectable_difference_is_found_with_the_stated_power():
+    """Against the exact power of the paired t-test, by scipy's noncentral t distribution."""
+    for count in (5, 8, 20):
+        effect = detectable_difference(0.3, count)
+        shift = effect / (0.3 / count**0.5)
+        bound = stats.t.ppf(0.975, count - 1)
+        power = stats.nct.sf(bound, count - 1, shift) + stats.nct.cdf(-bound, count - 1, shift)
+        assert power == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_paired_difference_has_the_standard_error_of_its_seeds():
+    records = [record("p", "d", seed, sbmc=x, net=1.0) for seed, x in enumerate((1.1, 1.3, 1.2))]
+    records.append(record("q", "d", 0, sbmc=1.5, net=1.0))
+    found = comparison.paired_differences(records, "nll", "sbmc", "net")
+    assert found["p"] == pytest.approx((0.2, stats.sem([0.1, 0.3, 0.2])))
+    assert found["q"] == pytest.approx((0.5, 0.0))
 
 
 def test_a_run_goes_on_where_it_stopped_and_notes_what_is_not_supported(tmp_path, monkeypatch):
@@ -147,7 +196,7 @@ def test_a_run_goes_on_where_it_stopped_and_notes_what_is_not_supported(tmp_path
 
     monkeypatch.setitem(METHODS, "network", constant)
     monkeypatch.setitem(METHODS, "paper", refusing)
-    monkeypatch.setattr(methods, "train_pair", lambda *a: pytest.fail("nothing is to be trained"))
+    monkeypatch.setattr(methods, "train_batch", lambda *a: pytest.fail("nothing is to be trained"))
     pair = get_pair("digits-mlp-2x64")
     run_pair(pair, 0, ["network", "paper"], tmp_path)
     again = run_pair(pair, 0, ["network", "paper"], tmp_path)
@@ -177,6 +226,149 @@ def test_the_page_has_the_tables_of_the_committed_records():
     assert with_tables(page, RECORDS) == page, remedy
     with pytest.raises(BadInput, match="a page with the marks"):
         with_tables("no marks", RECORDS)
+
+
+def test_a_record_of_an_older_protocol_is_made_anew(tmp_path, monkeypatch, caplog):
+    """Its network is another one, so that its methods cannot stand beside new ones."""
+    pair = get_pair("digits-mlp-2x64")
+    path = record_file(tmp_path, pair.name, 0)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"methods": {"ensemble-5": {}}}')
+    monkeypatch.setitem(
+        METHODS,
+        "network",
+        lambda run: Fitted(lambda inputs: predicted(torch.zeros(2, len(inputs), 8)), 1.0, 2.0),
+    )
+    record = run_pair(pair, 0, ["network"], tmp_path)
+    assert record["methods"].keys() == {"network"}
+    assert "older protocol" in caplog.text
+
+
+def test_a_method_that_fails_is_recorded_and_counts_as_not_ok(tmp_path, monkeypatch):
+    def diverging(run):
+        raise RuntimeError("the position is not finite")
+
+    monkeypatch.setitem(METHODS, "sbmc", diverging)
+    record = run_pair(get_pair("digits-mlp-2x64"), 0, ["sbmc"], tmp_path)
+    assert record["methods"]["sbmc"]["missing"] == "failed: the position is not finite"
+    assert requirements.healthy([record], [], "sbmc") == Share(0, 1)
+
+
+def test_validation_rows_that_repeat_training_rows_are_left_out():
+    data = load_pair_data("digits", 0)
+    repeated = (
+        torch.cat([data.validation[0], data.train[0][:3]]),
+        torch.cat([data.validation[1], data.train[1][:3]]),
+    )
+    cleaned = _without_seen_rows(replace(data, validation=repeated))
+    assert torch.equal(cleaned.validation[0], data.validation[0])
+    assert torch.equal(cleaned.validation[1], data.validation[1])
+
+
+def result(nll, seconds=1.0, ood=0.5, ece=None, ok=None):
+    about = {} if ok is None else {"health": {"ok": ok}}
+    scores = {"nll": nll, "ood_ep": ood, "ece": ece}
+    return {"scores": scores, "seconds": seconds, "passes": 1.0, "about": about}
+
+
+def test_required_figures_are_counted_as_they_are_stated():
+    """Pair a is worse than the network by 0.05 on average, and 0.05 is below its error + 0.01."""
+    values = {"a": [1.0, 1.1, 1.05], "b": [1.02], "c": [0.9]}
+    records = [
+        {
+            "pair": pair,
+            "seed": seed,
+            "data": {"name": pair},
+            "methods": {
+                "network": result(1.0),
+                "temperature": result(1.0, ece=0.1),
+                "ensemble-5": result(1.0, seconds=2.0, ood=0.6),
+                "sbmc": result(nll, 1.0 if pair == "a" else 3.0, 0.7, 0.05, ok=pair != "b"),
+            },
+        }
+        for pair, nlls in values.items()
+        for seed, nll in enumerate(nlls)
+    ]
+    checks = [{"methods": {"sbmc": {"ok": ok, "fails": not ok}}} for ok in (False, True, True)]
+
+    def measured(measure):
+        return measure(records, checks, "sbmc")
+
+    error = stats.sem(values["a"])
+    assert 0.01 < 0.05 - error < 0.03
+    assert measured(requirements.no_worse_than_network) == Share(1, 3)
+    records[0]["methods"]["sbmc"]["scores"]["nll"] = 0.9  # the mean is 0.017, the error 0.06
+    assert measured(requirements.no_worse_than_network) == Share(2, 3)
+    assert measured(requirements.below_ensemble) == Share(1, 3)
+    assert measured(requirements.within_time) == Share(1, 3)
+    assert measured(requirements.below_within_time) == Share(0, 3)
+    assert measured(requirements.calibrated) == Share(3, 3)
+    assert measured(requirements.detects_more) == Share(3, 3)
+    assert measured(requirements.median_gain) == pytest.approx(0.1)
+    assert measured(requirements.healthy) == Share(4, 5)
+    assert measured(requirements.failing(False)) == Share(1, 1)
+    assert measured(requirements.failing(True)) == Share(0, 2)
+    assert str(Share(1, 3)) == "33 % (1 of 3)"
+    assert str(Share(0, 0)) == "–"
+
+
+def test_the_picture_of_ranks_has_each_method_at_its_rank_and_a_bar_over_each_group():
+    ranking = Ranking({"a": 1.0, "b": 2.0, "c": 3.0}, 5, ())
+    figure = ranks.build(ranking, "confirmation")
+    methods_curve, *bars = figure.chart.curves
+    assert list(methods_curve.x) == [1.0, 2.0, 3.0]
+    names = dict(zip(figure.chart.y.at, figure.chart.y.names, strict=True))
+    assert [names[y] for y in methods_curve.y] == ["a", "b", "c"]
+    assert [tuple(each.x) for each in bars] == [(1.0, 2.0), (2.0, 3.0)]
+    # Bars are below all methods, and each on a line of its own.
+    heights = [set(each.y) for each in bars]
+    assert max(max(each) for each in heights) < min(methods_curve.y)
+    assert len(set(map(tuple, heights))) == 2
+
+
+def test_the_command_draws_the_ranks(sbmc, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, output, _ = sbmc("figure", "gauntlet", "--records", RECORDS, "--out", tmp_path / "x.svg")
+    assert code == 0
+    assert "x.svg" in output
+    assert "sbmc-no-validation" in (tmp_path / "x.svg").read_text("utf-8")
+    code, _, errors = sbmc("figure", "gauntlet", "roc", "--records", RECORDS)
+    assert code == 2
+    assert "one figure" in errors
+    code, _, errors = sbmc("figure", "gauntlet", "--records", tmp_path)
+    assert code == 2
+    assert "sbmc run gauntlet" in errors
+
+
+def test_the_picture_on_the_page_is_that_of_the_committed_records(tmp_path):
+    """Versions that draw the same bytes are those of the constraints."""
+    pinned = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    for package in ("matplotlib", "pillow"):
+        if f"{package}=={version(package)}" not in pinned:
+            pytest.skip(f"another version of {package} draws other pixels")
+    draw_ranks(RECORDS, tmp_path / "ranks.png")
+    page = ROOT / "docs" / "images" / "gauntlet_ranks.png"
+    remedy = f"run: sbmc figure gauntlet --out {page.relative_to(ROOT)}"
+    assert (tmp_path / "ranks.png").read_bytes() == page.read_bytes(), remedy
+
+
+def test_the_command_checks_the_runs_that_are_recorded(sbmc, monkeypatch, tmp_path):
+    for seed, ok in ((0, True), (1, False)):
+        path = record_file(tmp_path, "digits-cnn", seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        methods_of = {"sbmc": {"about": {"health": {"ok": ok}}}}
+        path.write_text(json.dumps({"pair": "digits-cnn", "seed": seed, "methods": methods_of}))
+    made = []
+    monkeypatch.setattr(
+        "sbmc_studies.commands.gauntlet.check_pair",
+        lambda pair, seed, names, out, **options: made.append((pair.name, seed, names)),
+    )
+    code, _, _ = sbmc("run", "gauntlet", "--check", "--out", tmp_path)
+    assert code == 0
+    assert made == [("digits-cnn", 1, ("sbmc",)), ("digits-cnn", 0, ("sbmc",))]
+    code, _, errors = sbmc("run", "digits", "--check")
+    assert code == 2
+    assert "other than the gauntlet" in errors
 
 
 def test_damaged_records_are_answered_in_words(tmp_path):

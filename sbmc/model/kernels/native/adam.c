@@ -12,6 +12,7 @@ typedef struct {
     float rate;          /* the learning rate over 1 - first^t */
     float root;          /* the root of 1 - second^t */
     float epsilon;
+    float kept; /* of the weights, where they decay apart from the gradient; else 1 */
 } adam;
 
 /* LANES numbers of a member; returns what the prior adds to the loss, twice. */
@@ -24,7 +25,7 @@ INLINE lanes advance(const adam *a, float *theta, const float *gradient, const f
     m += (1.0f - a->first) * (g - m);
     v = a->second * v + (1.0f - a->second) * g * g;
     store(first, m), store(second, v);
-    store(theta, x - a->rate * m / (square_root(v) / a->root + a->epsilon));
+    store(theta, a->kept * x - a->rate * m / (square_root(v) / a->root + a->epsilon));
     return pull * offset;
 }
 

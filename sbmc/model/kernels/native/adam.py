@@ -25,10 +25,11 @@ class Adam(ctypes.Structure):
         rate: the learning rate over 1 − β₁ᵗ.
         root: the root of 1 − β₂ᵗ.
         epsilon: ε.
+        kept: the part of the weights that a decay apart from the gradient leaves; 1 without one.
     """
 
     _fields_ = tuple(
-        (name, ctypes.c_float) for name in ("first", "second", "rate", "root", "epsilon")
+        (name, ctypes.c_float) for name in ("first", "second", "rate", "root", "epsilon", "kept")
     )
 
 
