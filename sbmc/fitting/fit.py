@@ -38,9 +38,9 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
             give its `.module`), a network trained with dropout.
         data: the training data: `(inputs, targets)`, a map-style `Dataset` or a `DataLoader`.
         s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.
-            `"auto"`, the default, mixes the network and a few posteriors that differ in s and in
-            the width of the prior, with weights by stacking on rows that the network has not seen
-            (`posterior.mixture` shows them). Without such rows it is 0.1.
+            `"auto"`, the default, mixes the network, two more that are trained beside it, and
+            posteriors with s = 0.1 and s = 1 around them, with weights by stacking on rows that the
+            network has not seen (`posterior.mixture` shows them). Without such rows it is 0.1.
         prior_variance: the original prior. `"auto"` (the default) has a variance for each layer by
             its type, c / fan_in for weights, and centres gains of normalisation layers at 1:
             `sbmc.describe_prior(model)` shows it, `sbmc.ByLayer(weights=c)` changes it.
@@ -55,7 +55,8 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
             was trained.
         validation: rows that the network was not trained on, as `data`. They choose s. A model from
             `train_map` remembers those that it was given.
-        particles: N, chains or particles per island.
+        particles: N, chains or particles per island; 10 by default. In a mixture it is the number
+            of chains of each posterior, 6 by default.
         islands: P.
         seed: decides all noise; island i has the same noise whatever the number of islands.
         start: where chains begin: `"anchor"` (plus a little noise; the default), `"prior"` (as in
@@ -95,7 +96,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         # Warnings point at the line that called `fit`, which is above its decorator.
         warn_if_not_ok(posterior.health, stacklevel=3)
     else:
-        posterior = fit_mixture(fits.requests, fits.unseen, _fit_one, stacklevel=3)
+        posterior = fit_mixture(fits.requests, fits.unseen, fits.training, _fit_one, stacklevel=3)
     if fits.budget:
         posterior.settings["budget"] = fits.budget
     return posterior

@@ -12,6 +12,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from sbmc.fitting.mixture import FurtherTraining
 from sbmc.fitting.preparation import Prepared, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
 from sbmc.fitting.single_fits import single_fits
@@ -104,7 +105,7 @@ def expect(request: FitRequest) -> Expectation:
     """
     fits = single_fits(request, seconds_per_epoch)
     expected = [_expect_one(each) for each in fits.requests]
-    return expected[0] if len(expected) == 1 else _added(expected)
+    return expected[0] if fits.unseen is None else _added(expected, fits.training)
 
 
 def seconds_per_epoch(request: FitRequest) -> float:
@@ -114,18 +115,24 @@ def seconds_per_epoch(request: FitRequest) -> float:
     return expected.seconds / ((expected.epochs + expected.forward_epochs) * chains)
 
 
-def _added(expected: Sequence[Expectation]) -> Expectation:
-    """The candidates of a mixture, which run one after another."""
+def _added(expected: Sequence[Expectation], training: FurtherTraining) -> Expectation:
+    """The candidates of a mixture, which run one after another, and networks that are trained."""
+    sampled = sum(one.total_epochs for one in expected)
+    # A pass over the data takes about as long in training as in sampling.
+    seconds_of_pass = sum(one.seconds for one in expected) / max(1.0, sampled)
+    note = f"a mixture of {len(expected)} posteriors and the network"
+    if training.networks:
+        note += f"; {training.networks} further networks are trained"
     return dataclasses.replace(
         expected[0],
         epochs=sum(each.epochs for each in expected),
         forward_epochs=sum(each.forward_epochs for each in expected),
-        total_epochs=sum(each.total_epochs for each in expected),
-        seconds=sum(each.seconds for each in expected),
+        total_epochs=sampled + training.total_epochs,
+        seconds=sum(each.seconds for each in expected) + training.total_epochs * seconds_of_pass,
         bytes=max(each.bytes for each in expected),
         total_bytes=max(each.total_bytes for each in expected),
         disk_bytes=sum(each.disk_bytes for each in expected),
-        notes=(*expected[0].notes, f"a mixture of {len(expected)} posteriors and the network"),
+        notes=(*expected[0].notes, note),
     )
 
 

@@ -94,7 +94,7 @@ def prepare(request: FitRequest) -> Prepared:
         BadInput: an argument breaks its rule.
     """
     keep_to_one_thread_after_a_fork()
-    compute, particles, islands = request.compute, request.particles, request.islands
+    compute, particles, islands = request.compute, request.particle_count, request.islands
     assert not isinstance(request.s, str)  # `single_fits` has chosen a number
     scheme = Anchoring(request.s, request.prior)
     require_positive_integers(particles=particles, islands=islands)

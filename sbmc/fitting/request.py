@@ -17,6 +17,8 @@ from sbmc.prior.options import USUAL_PRIOR, Prior
 from sbmc.prior.original import PriorVariance
 from sbmc.samplers.contract import Sampler
 
+DEFAULT_PARTICLES = 10
+
 
 @dataclass(frozen=True, eq=False)
 class FitRequest:
@@ -35,7 +37,7 @@ class FitRequest:
     sampler: Sampler | None = None
     budget: Any = None
     validation: Any = None
-    particles: int = 10
+    particles: int | None = None
     islands: int = 1
     parameters: Selection = "all"
     start: Any = None
@@ -44,6 +46,11 @@ class FitRequest:
     prior: Prior = USUAL_PRIOR
     compute: Compute = USUAL_COMPUTE
     progress: bool | None = None
+
+    @property
+    def particle_count(self) -> int:
+        """N, as given or by default."""
+        return DEFAULT_PARTICLES if self.particles is None else self.particles
 
     def __post_init__(self) -> None:
         require(isinstance(self.prior, Prior), "prior", "sbmc.Prior(...)", self.prior)
@@ -75,7 +82,7 @@ def takes_arguments_of(
     Example:
         >>> @takes_arguments_of(FitRequest)
         ... def count(request):
-        ...     return request.particles * request.islands
+        ...     return request.particle_count * request.islands
         >>> count(nn.Linear(1, 1), None, islands=3)
         30
         >>> count(nn.Linear(1, 1), None, retries=0)

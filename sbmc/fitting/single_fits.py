@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.fitting.anchors import DEFAULT_S
-from sbmc.fitting.budget import Budget, as_budget
-from sbmc.fitting.mixture import UnseenRows, candidate_requests, unseen_rows
+from sbmc.fitting.budget import as_budget
+from sbmc.fitting.mixture import (
+    NO_TRAINING,
+    FurtherTraining,
+    UnseenRows,
+    candidate_requests,
+    further_training,
+    unseen_rows,
+)
 from sbmc.fitting.preparation import require_positive_integers
 from sbmc.fitting.request import FitRequest
 from sbmc.log import logger
@@ -28,11 +35,13 @@ class SingleFits(NamedTuple):
         requests: with s and a sampler each; several are the candidates of a mixture.
         unseen: the rows that choose among them; None for a single one.
         budget: how the length of the chains was found, in words; empty if the sampler says it.
+        training: of further networks, which the candidates of a mixture share.
     """
 
     requests: list[FitRequest]
     unseen: UnseenRows | None
     budget: str
+    training: FurtherTraining = NO_TRAINING
 
 
 def single_fits(
@@ -50,7 +59,7 @@ def single_fits(
     Raises:
         BadInput: arguments that exclude each other.
     """
-    require_positive_integers(particles=request.particles, islands=request.islands)
+    require_positive_integers(particles=request.particle_count, islands=request.islands)
     request = dataclasses.replace(request, data=as_examples(request.data))
     if isinstance(request.s, str) and request.s != AUTO:
         raise BadInput(f'`s` must be in [0, 1] or "auto", but got {request.s!r}.')
@@ -65,55 +74,75 @@ def single_fits(
         require(open_s, "validation", rule, Phrase(f"rows with s = {request.s!r}"))
     unseen = unseen_rows(request, request.data) if open_s else None
     if unseen is not None:
-        requests = candidate_requests(request)
-    elif chosen:
-        s = None if replaced else DEFAULT_S
-        requests = [dataclasses.replace(request, s=s)]
+        return _mixture_fits(request, unseen, seconds_per_epoch)
+    if chosen:
+        request = dataclasses.replace(request, s=None if replaced else DEFAULT_S)
         if not replaced:
             logger.info("no unseen rows choose s: it is %g by rule", DEFAULT_S)
-    else:
-        requests = [request]
-    requests, words = _with_samplers(requests, seconds_per_epoch)
-    return SingleFits(requests, unseen, words)
+    if _sampler_given(request):
+        return SingleFits([request], None, "")
+    total = _total_epochs(request, seconds_per_epoch)
+    sampler, words = _sampler_for(total, total.epochs, [request])
+    return SingleFits([dataclasses.replace(request, sampler=sampler)], None, words)
 
 
-def _with_samplers(
-    requests: Sequence[FitRequest], seconds_per_epoch: Callable[[FitRequest], float]
-) -> tuple[list[FitRequest], str]:
-    """The default sampler where none was given, with an equal part of the budget for each chain."""
-    first = requests[0]
-    if first.sampler is not None:
-        rule = "left out where `sampler` says how long chains are"
-        require(first.budget is None, "budget", rule, first.budget)
-        return list(requests), ""
-    budget = as_budget(first.budget)
-    epochs, words = _epochs_for_each(budget, requests, seconds_per_epoch)
-    logger.info("%s", words)
-    sampler = AutoHMC(epochs=epochs)
-    return [dataclasses.replace(each, sampler=sampler) for each in requests], words
+def _mixture_fits(
+    request: FitRequest, unseen: UnseenRows, seconds_per_epoch: Callable[[FitRequest], float]
+) -> SingleFits:
+    """The candidates of a mixture, with an equal part of the budget for each chain."""
+    if _sampler_given(request):
+        return SingleFits(candidate_requests(request, networks=1), unseen, "")
+    total = _total_epochs(request, seconds_per_epoch)
+    training = further_training(request, total.training_epochs, total.epochs)
+    requests = candidate_requests(request, networks=1 + training.networks)
+    sampler, words = _sampler_for(total, total.epochs - training.total_epochs, requests)
+    if training.networks:
+        words += f", and {training.networks} further networks trained for {training.epochs} epochs"
+    requests = [dataclasses.replace(each, sampler=sampler) for each in requests]
+    return SingleFits(requests, unseen, words, training)
 
 
-def _epochs_for_each(
-    budget: Budget,
-    requests: Sequence[FitRequest],
-    seconds_per_epoch: Callable[[FitRequest], float],
-) -> tuple[int, str]:
-    first = requests[0]
-    chains = len(requests) * int(first.particles) * int(first.islands)
-    examples = len(first.data)
+def _sampler_given(request: FitRequest) -> bool:
+    if request.sampler is None:
+        return False
+    rule = "left out where `sampler` says how long chains are"
+    require(request.budget is None, "budget", rule, request.budget)
+    return True
+
+
+class _TotalEpochs(NamedTuple):
+    """The budget in epochs of all chains together, what it was in words, and one training."""
+
+    epochs: float
+    source: str
+    training_epochs: float
+
+
+def _total_epochs(
+    request: FitRequest, seconds_per_epoch: Callable[[FitRequest], float]
+) -> _TotalEpochs:
+    budget, examples = as_budget(request.budget), len(request.data)
+    length = budget.training_length(request.model, examples)
     if budget.seconds is None:
-        length = budget.training_length(first.model, examples)
-        total = budget.epochs(first.model, examples)
-        source = (
-            f"{budget.trainings:g} trainings of {length.epochs:g} epochs ({length.reason}) "
-            f"for {chains} chains"
-        )
+        total = budget.epochs(request.model, examples)
+        source = f"{budget.trainings:g} trainings of {length.epochs:g} epochs ({length.reason})"
     else:
-        short = dataclasses.replace(first, sampler=AutoHMC(epochs=8))
-        total = budget.epochs(first.model, examples, seconds_per_epoch(short))
-        source = f"{budget.seconds:g} seconds for {chains} chains"
-    epochs = int(total / chains)
-    if epochs < FEWEST_EPOCHS:
-        source += f"; a chain takes at least {FEWEST_EPOCHS}, so this goes beyond the budget"
-    epochs = max(FEWEST_EPOCHS, epochs)
-    return epochs, f"{epochs} epochs a chain: {source}"
+        short = dataclasses.replace(request, s=DEFAULT_S, sampler=AutoHMC(epochs=8))
+        total = budget.epochs(request.model, examples, seconds_per_epoch(short))
+        source = f"{budget.seconds:g} seconds"
+    return _TotalEpochs(total, source, length.epochs)
+
+
+def _sampler_for(
+    total: _TotalEpochs, epochs: float, requests: Sequence[FitRequest]
+) -> tuple[AutoHMC, str]:
+    """The default sampler, with an equal part of so many epochs for each chain, and why."""
+    chains = sum(each.particle_count * int(each.islands) for each in requests)
+    words = f"{total.source} for {chains} chains"
+    each_chain = int(epochs / chains)
+    if each_chain < FEWEST_EPOCHS:
+        words += f"; a chain takes at least {FEWEST_EPOCHS}, so this goes beyond the budget"
+    each_chain = max(FEWEST_EPOCHS, each_chain)
+    words = f"{each_chain} epochs a chain: {words}"
+    logger.info("%s", words)
+    return AutoHMC(epochs=each_chain), words

@@ -31,14 +31,17 @@ class Mixture:
     """Members whose predictions are mixed, with weights from rows that none of them has seen.
 
     Attributes:
-        members: the network itself first, then what was sampled.
+        members: the network itself first, then several networks, then what was sampled.
         rows: how many unseen rows decided the weights.
         source: where those rows come from, in words.
+        output_factors: what the outputs of the networks were multiplied by, so that they fit the
+            unseen rows: of the one that was given, then of those that were trained beside it.
     """
 
     members: tuple[MixtureMember, ...]
     rows: int
     source: str
+    output_factors: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"weights by stacking on {self.rows} unseen rows ({self.source})"]
@@ -49,6 +52,10 @@ class Mixture:
                 f"  {member.weight:6.3f}  {member.name:{width}}  "
                 f"log score {member.log_score:+.3f}{note}"
             )
+        if self.output_factors:
+            factors = ", ".join(f"{each:.2f}" for each in self.output_factors)
+            one = len(self.output_factors) == 1
+            lines.append(f"  outputs of the network{'' if one else 's'} multiplied by {factors}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -59,4 +66,5 @@ class Mixture:
     def from_dict(cls, content: Mapping[str, Any]) -> Mixture:
         """The mixture that `as_dict` described."""
         members = tuple(MixtureMember(**member) for member in content["members"])
-        return cls(members, int(content["rows"]), str(content["source"]))
+        factors = tuple(float(each) for each in content.get("output_factors", ()))
+        return cls(members, int(content["rows"]), str(content["source"]), factors)

@@ -157,15 +157,38 @@ def _initialised_anew(
     model: nn.Module, space: ParameterSpace, member: int, settings: TrainingSettings
 ) -> Tensor:
     """Weights `(dim,)` as the layers of the model draw them when they are made."""
+    return space.flatten(drawn_anew(model, space, member, settings.seed))
+
+
+def drawn_anew(model: nn.Module, space: ParameterSpace, member: int, seed: int) -> nn.Module:
+    """A copy of the model, on the CPU, whose trained weights are drawn anew.
+
+    Layers draw their own (`reset_parameters`). The parameters of a module that cannot do it, such
+    as an adapter or a table of positions, are drawn from a normal distribution with the mean and
+    the standard deviation that their entries have now.
+
+    Args:
+        model: the network.
+        space: the parameters that are drawn.
+        member: which of several copies.
+        seed: of their streams.
+
+    Returns:
+        The copy.
+    """
     # On the CPU, so that a member starts at the same weights on every device.
     fresh = copy.deepcopy(model).cpu()
-    noise = generator(settings.seed, Stream.TRAINING, member, RESET_STREAM)
-    with seeded(noise, torch.device("cpu")):
+    noise = generator(seed, Stream.TRAINING, member, RESET_STREAM)
+    with seeded(noise, torch.device("cpu")), torch.no_grad():
         for _, layer in _trained_layers(fresh, space):
             reset = _reset_of(layer)
-            assert reset is not None, "`check_reset` refuses such layers"
-            reset()
-    return space.flatten(fresh)
+            if reset is not None:
+                reset()
+                continue
+            for parameter in layer.parameters(recurse=False):
+                spread = parameter.std() if parameter.numel() > 1 else parameter.abs().mean()
+                parameter.copy_(parameter.mean() + spread * torch.randn_like(parameter))
+    return fresh
 
 
 def _trained_layers(model: nn.Module, space: ParameterSpace) -> list[tuple[str, nn.Module]]:

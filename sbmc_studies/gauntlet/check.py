@@ -27,6 +27,7 @@ from torch import Tensor
 
 import sbmc
 from sbmc.fitting.forecast import seconds_per_epoch
+from sbmc.fitting.mixture import plan_mixture
 from sbmc.fitting.request import FitRequest
 from sbmc.fitting.single_fits import single_fits
 from sbmc.posterior.posterior import Posterior
@@ -80,9 +81,12 @@ def check_run(run: PairRun, method: str) -> dict[str, Any]:
     rng = generator(run.seed, Stream.SPLIT, LONG_SEED)
     rows = torch.randperm(len(run.data.test[1]), generator=rng)[:MOST_ROWS]
     inputs = run.data.test[0][rows]
-    groups, posteriors = [], []
+    groups, posteriors, expected = [], [], torch.zeros(1)
     for weight, request in _weighted_requests(whole, arguments):
         short = _sample(request)
+        expected = expected + weight * _probabilities(short, inputs).mean(0)
+        if request.s == 0:  # networks, which are not sampled
+            continue
         long = _sample(_longer(request))
         predictions = Groups(weight, _probabilities(short, inputs), _probabilities(long, inputs))
         likelihoods = Groups(
@@ -99,7 +103,7 @@ def check_run(run: PairRun, method: str) -> dict[str, Any]:
                 "predictions": permutation_test([predictions._replace(weight=1.0)], rng)._asdict(),
             }
         )
-    _require_parts_of(whole, groups, run.network.model, inputs)
+    _require_equal(whole, expected, inputs)
     found = permutation_test(groups, rng)
     return {
         "ok": whole.health.ok is not False,
@@ -114,11 +118,12 @@ def _weighted_requests(
     whole: Posterior, arguments: Mapping[str, Any]
 ) -> list[tuple[float, FitRequest]]:
     """The single fits that a run mixes, with their weights; those without a weight are left out."""
-    requests = single_fits(FitRequest(**arguments), seconds_per_epoch).requests
-    mixture = whole.mixture
-    # The first member of a mixture is the network itself, which is not sampled.
-    weights = [1.0] if mixture is None else [each.weight for each in mixture.members[1:]]
-    pairs = zip(weights, requests, strict=True)
+    fits = single_fits(FitRequest(**arguments), seconds_per_epoch)
+    if whole.mixture is None or fits.unseen is None:
+        return [(1.0, fits.requests[0])]
+    plan = plan_mixture(fits.requests, fits.unseen, fits.training, stacklevel=2)
+    weights = {member.name: member.weight for member in whole.mixture.members}
+    pairs = [(weights.get(name, 0.0), request) for name, request in plan.members]
     return [(weight, request) for weight, request in pairs if weight > 0]
 
 
@@ -140,14 +145,8 @@ def _fit(arguments: Mapping[str, Any]) -> Posterior:
         return sbmc.fit(**arguments)
 
 
-def _require_parts_of(
-    whole: Posterior, groups: Sequence[Groups], network: torch.nn.Module, inputs: Tensor
-) -> None:
+def _require_equal(whole: Posterior, expected: Tensor, inputs: Tensor) -> None:
     """Refuse to go on if the prediction is not the one that its parts make."""
-    with torch.no_grad():
-        alone = torch.cat([network(part) for part in inputs.split(ROWS_AT_ONCE)]).softmax(-1)
-    rest = 1.0 - sum(each.weight for each in groups)
-    expected = rest * alone + sum(each.weight * each.short.mean(0) for each in groups)
     off = float((whole.predict(inputs).probs - expected).abs().max())  # type: ignore[union-attr]
     if off > TOLERANCE:
         raise RuntimeError(

@@ -6,9 +6,12 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.fitting import mixture
+from sbmc.fitting import further_networks, mixture
+from sbmc.fitting.calibration import calibrate
 from sbmc.fitting.mixture import CANDIDATES, NETWORK
+from sbmc.likelihoods import Categorical
 from sbmc.model.data import Examples
+from sbmc.model.parameters import select_parameters
 from sbmc.posterior.log_scores import log_scores
 from sbmc.prediction.stacking import stack
 
@@ -33,37 +36,83 @@ def mixed(network):
     return sbmc.fit(network, rows(60, 0), validation=rows(40, 1), **QUICK)
 
 
+def singles_of(network):
+    """The members of `mixed`, fitted one by one, by name."""
+    examples, space = Examples(*rows(40, 1)), select_parameters(network, "all")
+    scaled = calibrate(network, examples, space, Categorical()).model
+    singles = {NETWORK: sbmc.fit(network, rows(60, 0), s=0.0, anchors=[scaled])}
+    for each in CANDIDATES:
+        place = {"start": [scaled]} if each.s == 1 else {"anchors": [scaled]}
+        prior = sbmc.ByLayer(weights=each.weights)
+        name = f"s = {each.s:g}, prior variance {each.weights:g} / fan-in"
+        singles[name] = sbmc.fit(
+            network, rows(60, 0), s=each.s, prior_variance=prior, **QUICK, **place
+        )
+    return singles
+
+
 def test_weights_are_stacking_of_the_members_log_scores(network, mixed):
     examples = Examples(*rows(40, 1))
-    singles = [sbmc.fit(network, rows(60, 0), s=0.0)]
-    for each in CANDIDATES:
-        prior = sbmc.ByLayer(weights=each.weights)
-        singles.append(sbmc.fit(network, rows(60, 0), s=each.s, prior_variance=prior, **QUICK))
-    used = [0] + [i for i in (1, 2, 3) if singles[i].health.ok]
+    singles = singles_of(network)
+    assert [member.name for member in mixed.mixture.members] == list(singles)
+    used = [name for name, each in singles.items() if each.health.ok is not False]
     if len(used) == 1:
-        used = [0, 1, 2, 3]
-    scores = torch.stack([log_scores(singles[i], examples) for i in used], 1)
-    weights = [mixed.mixture.members[i].weight for i in used]
-    assert weights == pytest.approx(stack(scores).tolist())
-    left_out = set(range(4)) - set(used)
-    assert all(mixed.mixture.members[i].weight == 0 for i in left_out)
-    assert all(mixed.mixture.members[i].left_out for i in left_out)
+        used = list(singles)
+    scores = torch.stack([log_scores(singles[name], examples) for name in used], 1)
+    weights = {member.name: member.weight for member in mixed.mixture.members}
+    assert [weights[name] for name in used] == pytest.approx(stack(scores).tolist())
+    for member in mixed.mixture.members:
+        assert (member.weight == 0) == (member.name not in used) == bool(member.left_out)
 
 
 def test_the_prediction_is_the_weighted_mean_of_the_members(network, mixed):
     inputs = rows(7, 2)[0]
-    expected = torch.zeros(7, 2, dtype=torch.float64)
-    for member in mixed.mixture.members:
-        if member.weight == 0:
-            continue
-        if member.name == NETWORK:
-            single = sbmc.fit(network, rows(60, 0), s=0.0)
-        else:
-            candidate = next(each for each in CANDIDATES if each.s == member.s)
-            prior = sbmc.ByLayer(weights=candidate.weights)
-            single = sbmc.fit(network, rows(60, 0), s=member.s, prior_variance=prior, **QUICK)
-        expected += member.weight * single.predict(inputs).probs
-    assert torch.allclose(mixed.predict(inputs).probs, expected, atol=1e-6)
+    singles = singles_of(network)
+    expected = sum(
+        member.weight * singles[member.name].predict(inputs).probs
+        for member in mixed.mixture.members
+    )
+    assert torch.allclose(mixed.predict(inputs).probs, expected.double(), atol=1e-6)
+
+
+def test_further_networks_are_trained_within_the_budget_and_differ(network):
+    budget = sbmc.Budget(trainings=5, trained_epochs=20)
+    posterior = sbmc.fit(
+        network, rows(60, 0), validation=rows(40, 1), budget=budget, progress=False
+    )
+    names = [member.name for member in posterior.mixture.members]
+    assert names[:2] == [NETWORK, "3 networks, 2 of them trained here"]
+    assert len(posterior.mixture.output_factors) == 3
+    networks = posterior.positions[1:4, 0]
+    assert torch.equal(posterior.positions[0, 0], networks[0])
+    assert torch.pdist(networks).min() > 0.1
+    assert posterior.cost.total_epochs - posterior.cost.anchor_epochs <= 100
+    assert "2 further networks trained for 20 epochs" in posterior.settings["budget"]
+    # The chains around the networks are dealt out to them: an island of two for each.
+    assert posterior.settings["islands"] == 1 + 3 + 3 + 1
+
+
+def test_a_small_budget_and_a_given_start_leave_the_network_alone(network):
+    options = {"validation": rows(40, 1), "progress": False}
+    small = sbmc.Budget(trainings=2, trained_epochs=20)
+    assert len(sbmc.fit(network, rows(60, 0), budget=small, **options).mixture.output_factors) == 1
+    given = sbmc.Budget(trainings=5, trained_epochs=20)
+    posterior = sbmc.fit(network, rows(60, 0), budget=given, start="anchor", **options)
+    assert len(posterior.mixture.output_factors) == 1
+
+
+def test_networks_that_cannot_be_trained_are_said_and_the_rest_goes_on(network, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("the loss of every member stopped being finite")
+
+    monkeypatch.setattr(further_networks, "train_ensemble", fail)
+    budget = sbmc.Budget(trainings=5, trained_epochs=20)
+    with pytest.warns(RuntimeWarning, match="No further networks .* stopped being finite"):
+        posterior = sbmc.fit(
+            network, rows(60, 0), validation=rows(40, 1), budget=budget, progress=False
+        )
+    assert len(posterior.mixture.output_factors) == 1
+    assert posterior.cost.total_epochs - posterior.cost.anchor_epochs <= 60
 
 
 def test_where_nothing_moved_all_members_stay_and_the_verdict_says_so(network):
@@ -114,11 +163,11 @@ def test_a_given_prior_variance_leaves_candidates_that_differ_in_s(network):
 def test_the_budget_is_shared_by_all_chains(network):
     budget = sbmc.Budget(trainings=6, trained_epochs=40)
     posterior = sbmc.fit(
-        network, rows(60, 0), validation=rows(40, 1), budget=budget, particles=4, progress=False
+        network, rows(60, 0), validation=rows(40, 1), budget=budget, particles=6, progress=False
     )
     spent = posterior.cost.total_epochs - posterior.cost.anchor_epochs
     assert spent <= 240
-    assert posterior.settings["sampler_settings"]["epochs"] == 240 // (3 * 4)
+    assert posterior.settings["sampler_settings"]["epochs"] == (240 - 2 * 40) // 12
     assert "6 trainings of 40 epochs" in posterior.settings["budget"]
 
 
@@ -127,7 +176,7 @@ def test_checkpoints_of_candidates_are_folders_of_their_own(network, tmp_path):
     options = {**QUICK, "validation": rows(40, 1), "compute": compute}
     first = sbmc.fit(network, rows(60, 0), **options)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert names == ["candidate-1", "candidate-2", "candidate-3"]
+    assert names == ["candidate-s0.1", "candidate-s1"]
     again = sbmc.fit(network, rows(60, 0), **options)
     assert torch.equal(first.positions, again.positions)
 
