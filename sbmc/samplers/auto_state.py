@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sbmc.samplers.langevin import LangevinState
+from sbmc.samplers.settling import FEWEST_MOVES, Moments, nested_rhat_of_particles
 
 # The log likelihood drifts if its mean changes, from the first half of the exact moves to the
 # second, by more than it differs between particles, and by more than so many standard errors.
@@ -64,6 +65,10 @@ class AutoRun:
             step size, `(particles,)` float64.
         restarted: which particles were put back in the last half of the run, `(particles,)` bool.
         values: log likelihoods after each move at a frozen step size, `(moves, particles)`.
+        prediction_mean: means of the watched predictions over these moves, `(particles,
+            predictions)` float64; None if they are not watched.
+        prediction_squares: sums of their squared deviations from the mean, likewise.
+        settled: whether it ended because predictions had settled; None if nobody looked.
         virial: z·∇U per coordinate, which is 1 in equilibrium.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.
@@ -88,6 +93,9 @@ class AutoRun:
     accepted_sum: Tensor | None = None
     restarted: Tensor | None = None
     values: Tensor | None = None
+    prediction_mean: Tensor | None = None
+    prediction_squares: Tensor | None = None
+    settled: bool | None = None
     virial: float | None = None
     arrived: float = 0.0
     excess: float | None = None
@@ -117,6 +125,44 @@ class AutoRun:
     def relaxing(self) -> str:
         """In words, if the island has visibly not come to equilibrium."""
         return drift_in_words(self.values) or virial_in_words(self.virial, self._error)
+
+    @property
+    def frozen_moves(self) -> int:
+        """Exact moves at a frozen step size."""
+        return 0 if self.values is None else len(self.values)
+
+    @property
+    def settling(self) -> float | None:
+        """The settling figure: nested R-hat of predictions or log likelihood, the larger one."""
+        if self.values is None or self.frozen_moves < 2:
+            return None
+        deviations = self.values - self.values.mean(0)
+        quantities = [Moments(self.values.mean(0)[:, None], deviations.square().sum(0)[:, None])]
+        if self.prediction_mean is not None and self.prediction_squares is not None:
+            quantities.append(Moments(self.prediction_mean, self.prediction_squares))
+        figures = [nested_rhat_of_particles(each, self.frozen_moves) for each in quantities]
+        known = [figure for figure in figures if figure is not None]
+        return max(known, default=None)
+
+    def has_settled(self, threshold: float) -> bool:
+        """Whether there were enough moves, the figure is below the threshold, and nothing drifts.
+
+        Args:
+            threshold: of the settling figure.
+        """
+        if self.frozen_moves < FEWEST_MOVES:
+            return False
+        figure = self.settling
+        return figure is not None and figure < threshold and not drift_in_words(self.values)
+
+    def note_predictions(self, values: Tensor) -> None:
+        """Note the watched predictions after the last move, `(particles, predictions)`."""
+        if self.prediction_mean is None or self.prediction_squares is None:
+            moments = Moments.of_one(values)
+        else:
+            before = Moments(self.prediction_mean, self.prediction_squares)
+            moments = before.with_draw(values, self.frozen_moves)
+        self.prediction_mean, self.prediction_squares = moments
 
     def note_restarts(self, rows: Tensor) -> None:
         """Note which particles were put back in the last half, `(particles,)` bool."""
