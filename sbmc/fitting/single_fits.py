@@ -15,6 +15,7 @@ from sbmc.fitting.request import FitRequest
 from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.samplers import AutoHMC
+from sbmc.samplers.settling import SETTLED
 
 AUTO = "auto"
 # A chain has to get somewhere; what a budget leaves below this is said.
@@ -89,7 +90,8 @@ def _with_samplers(
     budget = as_budget(first.budget)
     epochs, words = _epochs_for_each(budget, requests, seconds_per_epoch)
     logger.info("%s", words)
-    sampler = AutoHMC(epochs=epochs)
+    settle = SETTLED if budget.stop_early else None
+    sampler = AutoHMC(epochs=epochs, settle=settle, extend=budget.extend)
     return [dataclasses.replace(each, sampler=sampler) for each in requests], words
 
 

@@ -274,11 +274,13 @@ class AutoHMC(Sampler):
         return schedule if schedule.exact else schedule_of(examples, self.most_epochs)
 
     def _is_over(self, run: AutoRun) -> bool:
-        """Whether an island has settled or has no epochs left, and notes which."""
-        settled = self.settle is not None and run.has_settled(self.settle)
+        """Whether an island ends here; notes whether it has settled."""
+        # One more move is made after the decision, so that the final positions, which the posterior
+        # consists of, are not those that the decision was made by.
+        decided = bool(run.settled)
         if self.settle is not None and run.settling is not None:
-            run.settled = settled
-        return settled or run.epochs >= self.most_epochs
+            run.settled = decided or run.has_settled(self.settle)
+        return decided or run.epochs >= self.most_epochs
 
 
 def _watch(

@@ -68,7 +68,8 @@ class AutoRun:
         prediction_mean: means of the watched predictions over these moves, `(particles,
             predictions)` float64; None if they are not watched.
         prediction_squares: sums of their squared deviations from the mean, likewise.
-        settled: whether it ended because predictions had settled; None if nobody looked.
+        settled: whether predictions had settled, after which one more move is made; None if nobody
+            looked.
         virial: z·∇U per coordinate, which is 1 in equilibrium.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.

@@ -304,7 +304,9 @@ class LikelihoodEngine:
         parts = []
         for some in self.chunks.split(len(theta)):
             size = self.chunks.examples_for(some.stop - some.start)
-            rows_in_turn = [self._ranges.predictions(theta[some], i, each) for i in index.split(size)]
+            rows_in_turn = [
+                self._ranges.predictions(theta[some], i, each) for i in index.split(size)
+            ]
             parts.append(torch.cat(rows_in_turn, 1).flatten(1))
         return torch.cat(parts)
 
