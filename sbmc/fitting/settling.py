@@ -73,8 +73,8 @@ def settling_in_words(figures: Mapping[str, Any]) -> str:
     shown = "not finite" if figure is None else f"{figure:.2f}"
     return (
         f"Predictions have not settled in {unsettled} of {figures['islands']} islands: the largest "
-        f"settling figure is {shown}. More epochs would have helped to be sure of them: give a "
-        "larger budget, or let it be extended, as by budget=sbmc.Budget(extend=4)."
+        f"settling figure is {shown}. More epochs would have helped: give a larger budget, or let "
+        "it be extended (`extend=4` of sbmc.Budget or sbmc.AutoHMC)."
     )
 
 

@@ -238,7 +238,10 @@ class AutoHMC(Sampler):
         if snapshot is None:
             state = AutoState.at(start, rng.normal(start.shape[1], start.dtype))
             logger.info("AutoHMC: %s", schedule.reason)
-            runs = [AutoRun(self.step_size, rng.particles) for _ in rng.generators]
+            settled = None if self.settle is None else False
+            runs = [
+                AutoRun(self.step_size, rng.particles, settled=settled) for _ in rng.generators
+            ]
             _fail_non_finite(runs, state.position, "start")
         else:
             runs = with_runs(AutoRun, snapshot, start.device)
@@ -278,7 +281,7 @@ class AutoHMC(Sampler):
         # One more move is made after the decision, so that the final positions, which the posterior
         # consists of, are not those that the decision was made by.
         decided = bool(run.settled)
-        if self.settle is not None and run.settling is not None:
+        if self.settle is not None:
             run.settled = decided or run.has_settled(self.settle)
         return decided or run.epochs >= self.most_epochs
 
@@ -364,6 +367,8 @@ def _finish(run: AutoRun, schedule: Schedule, state: AutoState, island: int) -> 
         run.virial = float(pull.mean())
     run.draws = [position.clone()]
     run.outcome = "completed"
+    if run.settling is None:
+        run.settled = None
 
 
 def _fail_non_finite(runs: Sequence[AutoRun], values: Tensor, name: str) -> None:

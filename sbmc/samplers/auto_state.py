@@ -69,7 +69,7 @@ class AutoRun:
             predictions)` float64; None if they are not watched.
         prediction_squares: sums of their squared deviations from the mean, likewise.
         settled: whether predictions had settled, after which one more move is made; None if nobody
-            looked.
+            looks, or if there was nothing to tell by.
         virial: z·∇U per coordinate, which is 1 in equilibrium.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.
@@ -134,8 +134,11 @@ class AutoRun:
 
     @property
     def settling(self) -> float | None:
-        """The settling figure: nested R-hat of predictions or log likelihood, the larger one."""
-        if self.values is None or self.frozen_moves < 2:
+        """The settling figure: nested R-hat of predictions or log likelihood, the larger one.
+
+        None if nobody looks, and before two moves of two particles.
+        """
+        if self.settled is None or self.values is None or self.frozen_moves < 2:
             return None
         deviations = self.values - self.values.mean(0)
         quantities = [Moments(self.values.mean(0)[:, None], deviations.square().sum(0)[:, None])]

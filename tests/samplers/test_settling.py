@@ -149,7 +149,7 @@ class TestWatchedPredictions:
 
 def run_of(draws, values):
     """A run whose moves had these predictions, `(moves, particles, ·)`, and log likelihoods."""
-    run = AutoRun(0.1, draws.shape[1])
+    run = AutoRun(0.1, draws.shape[1], settled=False)
     for k, each in enumerate(draws):
         run.values = values[: k + 1]
         run.note_predictions(each)
@@ -182,7 +182,7 @@ class TestSettled:
         assert not run.has_settled(1.5)
 
     def test_one_particle_or_one_move_tells_nothing(self):
-        assert AutoRun(0.1, 4).settling is None
+        assert AutoRun(0.1, 4, settled=False).settling is None
         assert run_of(draws_of((9, 1, 2)), draws_of((9, 1, 1))[..., 0]).settling is None
 
 
@@ -205,7 +205,7 @@ class TestAutoHMC:
         assert early.epochs < 1000 == whole.epochs
         # The moves are those of the whole run, and the figure was small before the last of them.
         assert torch.equal(early.values, whole.values[: early.frozen_moves])
-        assert (whole.settled, whole.prediction_mean) == (None, None)
+        assert (whole.settled, whole.settling, whole.prediction_mean) == (None, None, None)
         settled = [
             run_of_values(early.values[:k]) < SETTLED for k in range(2, early.frozen_moves)
         ]
@@ -320,7 +320,7 @@ class TestAutoHMC:
 
 def run_of_values(values):
     """The figure of a run whose log likelihoods alone are watched."""
-    run = AutoRun(0.1, values.shape[1])
+    run = AutoRun(0.1, values.shape[1], settled=False)
     run.values = values
     return run.settling
 
