@@ -82,8 +82,8 @@ def measure(*, quick: bool) -> dict[str, Any]:
 def settling_table(record: dict[str, Any]) -> str:
     """A row for each pair and budget, means over the seeds."""
     lines = [
-        "Spent: in trainings of the network, over all chains. Settled: islands of all seeds. NLL on "
-        "test rows, and the mean difference to it ± a standard error over the seeds.",
+        "Spent: in trainings of the network, over all chains. Settled: islands of all seeds. NLL: "
+        "on test rows; of the other two ways, the mean difference ± a standard error over seeds.",
         "",
         line(
             [
@@ -114,7 +114,9 @@ def settling_table(record: dict[str, Any]) -> str:
         cells = [pair, f"{trainings:g}"]
         cells += [f"{mean(row['spent'] for row in ways[way]):.1f}" for way in WAYS]
         for way in ("early", "extended"):
-            settled, islands = (sum(row[key] for row in ways[way]) for key in ("settled", "islands"))
+            settled, islands = (
+                sum(row[key] for row in ways[way]) for key in ("settled", "islands")
+            )
             cells.append(f"{settled} of {islands}")
         cells.append(f"{mean(row['nll'] for row in ways['all']):.3f}")
         cells += [_difference(ways["all"], ways[way]) for way in ("early", "extended")]

@@ -243,9 +243,7 @@ class AutoHMC(Sampler):
             state = AutoState.at(start, rng.normal(start.shape[1], start.dtype))
             logger.info("AutoHMC: %s", schedule.reason)
             settled = None if self.settle is None else False
-            runs = [
-                AutoRun(self.step_size, rng.particles, settled=settled) for _ in rng.generators
-            ]
+            runs = [AutoRun(self.step_size, rng.particles, settled=settled) for _ in rng.generators]
             _fail_non_finite(runs, state.position, "start")
         else:
             runs = with_runs(AutoRun, snapshot, start.device)

@@ -73,12 +73,12 @@ class TestNestedRhat:
         np.testing.assert_allclose(moments.squares, 50 * draws.numpy().var(0), rtol=1e-8)
 
     def test_closed_form(self):
-        """Two particles that alternate by ±1 around 0 and around 2: B = 2, W = 4/3 of four draws."""
+        """Two particles that alternate by ±1 around 0 and around 2: B = 2, W = 4/3."""
         draws = torch.tensor([[1.0, 3.0], [-1.0, 1.0], [1.0, 3.0], [-1.0, 1.0]]).unsqueeze(-1)
         assert nested_rhat_of_particles(moments_of(draws), 4) == pytest.approx(math.sqrt(2.5))
 
     def test_independent_draws_have_what_is_expected_of_them(self):
-        """E[B]/E[W] = 1/N. Of 4000 particles, B/W is known to 3 %: five standard errors are 15 %."""
+        """E[B]/E[W] = 1/N. With 4000 particles B/W is known to 3 %; five standard errors."""
         draws = torch.randn(6, 4000, 1, generator=torch.Generator().manual_seed(1)).double()
         figure = nested_rhat_of_particles(moments_of(draws), 6)
         assert figure**2 - 1 == pytest.approx(1 / 6, rel=0.15)
@@ -133,7 +133,9 @@ class TestWatchedPredictions:
         z = target.prior.sample(3, torch.Generator().manual_seed(1))
         everything = watched_predictions(target, z).view(3, 8, 3)
         monkeypatch.setattr(settling, "MOST_QUANTITIES", 17)  # two of each of the eight rows
-        torch.testing.assert_close(watched_predictions(target, z).view(3, 8, 2), everything[..., :2])
+        torch.testing.assert_close(
+            watched_predictions(target, z).view(3, 8, 2), everything[..., :2]
+        )
 
     def test_chunks_do_not_matter(self):
         target, _ = self.classifier()
@@ -206,9 +208,7 @@ class TestAutoHMC:
         # The moves are those of the whole run, and the figure was small before the last of them.
         assert torch.equal(early.values, whole.values[: early.frozen_moves])
         assert (whole.settled, whole.settling, whole.prediction_mean) == (None, None, None)
-        settled = [
-            run_of_values(early.values[:k]) < SETTLED for k in range(2, early.frozen_moves)
-        ]
+        settled = [run_of_values(early.values[:k]) < SETTLED for k in range(2, early.frozen_moves)]
         assert settled[-1]
 
     def test_without_settling_it_spends_all_epochs_and_no_more(self):
