@@ -243,7 +243,11 @@ class AutoHMC(Sampler):
             state = AutoState.at(start, rng.normal(start.shape[1], start.dtype))
             logger.info("AutoHMC: %s", schedule.reason)
             settled = None if self.settle is None else False
-            runs = [AutoRun(self.step_size, rng.particles, settled=settled) for _ in rng.generators]
+            coordinates = rng.particles * start.shape[1]
+            runs = [
+                AutoRun(self.step_size, rng.particles, settled=settled, coordinates=coordinates)
+                for _ in rng.generators
+            ]
             _fail_non_finite(runs, state.position, "start")
         else:
             runs = with_runs(AutoRun, snapshot, start.device)
@@ -265,8 +269,10 @@ class AutoHMC(Sampler):
                 for field, fresh in zip(state, part, strict=True):
                     field[rows] = fresh
             for i in going:
-                if runs[i].outcome == "running" and self._is_over(runs[i]):
-                    _finish(runs[i], schedule, state, i)
+                if runs[i].outcome == "running":
+                    _note_virial(runs[i], schedule, state, i)
+                    if self._is_over(runs[i]):
+                        _finish(runs[i], state, i)
             checkpointer.offer_snapshot("auto", partial(snapshot_of, state, runs, rng.generators))
             if report is not None:
                 report(runs)
@@ -360,14 +366,19 @@ def _advance(
         make_exact_moves(rng, state, runs, target, tuned_until=schedule.tuned_until, ends=ends)
 
 
-def _finish(run: AutoRun, schedule: Schedule, state: AutoState, island: int) -> None:
-    """Keep the final positions, and see how far from equilibrium they are."""
-    rows = slice(island * run.particles, (island + 1) * run.particles)
-    position = state.position[rows]
-    if schedule.dynamics > schedule.on_batches:
+def _note_virial(run: AutoRun, schedule: Schedule, state: AutoState, island: int) -> None:
+    """See how far from equilibrium the positions are, once exact moves have begun."""
+    if run.epochs > schedule.dynamics > schedule.on_batches:
+        rows = slice(island * run.particles, (island + 1) * run.particles)
+        position = state.position[rows]
         pull = (position * (position - state.gradient[rows])).double()
         run.virial = float(pull.mean())
-    run.draws = [position.clone()]
+
+
+def _finish(run: AutoRun, state: AutoState, island: int) -> None:
+    """Keep the final positions."""
+    rows = slice(island * run.particles, (island + 1) * run.particles)
+    run.draws = [state.position[rows].clone()]
     run.outcome = "completed"
     if run.settling is None:
         run.settled = None

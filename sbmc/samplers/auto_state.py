@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 
 from sbmc.samplers.langevin import LangevinState
-from sbmc.samplers.settling import FEWEST_MOVES, Moments, nested_rhat_of_particles
+from sbmc.samplers.settling import (
+    FEWEST_MOVES,
+    LEAST_ACCEPTANCE,
+    Moments,
+    nested_rhat_of_particles,
+)
 
 # The log likelihood drifts if its mean changes, from the first half of the exact moves to the
 # second, by more than it differs between particles, and by more than so many standard errors.
@@ -71,6 +76,7 @@ class AutoRun:
         settled: whether predictions had settled, after which one more move is made; None if nobody
             looks, or if there was nothing to tell by.
         virial: z·∇U per coordinate, which is 1 in equilibrium.
+        coordinates: of all particles together, which decide the virial's standard error.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.
         energy: U per coordinate at that reading, or where particles were put back to.
@@ -98,6 +104,7 @@ class AutoRun:
     prediction_squares: Tensor | None = None
     settled: bool | None = None
     virial: float | None = None
+    coordinates: int = 1
     arrived: float = 0.0
     excess: float | None = None
     energy: float = 0.0
@@ -149,15 +156,22 @@ class AutoRun:
         return max(known, default=None)
 
     def has_settled(self, threshold: float) -> bool:
-        """Whether there were enough moves, the figure is below the threshold, and nothing drifts.
+        """Whether predictions have settled.
 
         Args:
             threshold: of the settling figure.
+
+        Returns:
+            False before there were enough moves, while the figure is above the threshold, while a
+            particle is stuck, and while the island is visibly not in equilibrium.
         """
-        if self.frozen_moves < FEWEST_MOVES:
+        acceptance = self.particle_acceptance
+        if self.frozen_moves < FEWEST_MOVES or acceptance is None:
             return False
         figure = self.settling
-        return figure is not None and figure < threshold and not drift_in_words(self.values)
+        if figure is None or not figure < threshold:
+            return False
+        return float(acceptance.min()) >= LEAST_ACCEPTANCE and not self.relaxing
 
     def note_predictions(self, values: Tensor) -> None:
         """Note the watched predictions after the last move, `(particles, predictions)`."""
@@ -176,8 +190,7 @@ class AutoRun:
     @property
     def _error(self) -> float:
         """Standard error of the virial, whose coordinates have the variance 2."""
-        count = self.draws[-1].numel() if self.draws else self.particles
-        return math.sqrt(2 / count)
+        return math.sqrt(2 / self.coordinates)
 
 
 def drift_in_words(values: Tensor | None) -> str:

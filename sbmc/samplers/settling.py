@@ -4,8 +4,8 @@ Each particle of an island is a superchain of one chain, and every exact move ad
 R-hat (Margossian et al. 2024) is large as long as particles differ from one another by more than
 each of them differs from its own past: they have not forgotten where they came from. It is taken of
 the predictions on a few rows and of the log likelihood, and the larger one is the *settling
-figure*. An island is settled when the figure is small, there were enough moves, and the log
-likelihood does not drift.
+figure*. An island has settled when the figure is small, there were enough moves, every particle was
+accepted now and then, and nothing shows that the island is far from equilibrium.
 
 The figure follows from sums over the moves, which do not grow with them, and from nothing that is
 random or depends on other islands: a run that is resumed, or folded with others, stops where it
@@ -26,6 +26,8 @@ from sbmc.target.target import Target
 # which is 1.08 after six moves.
 SETTLED = 1.1
 FEWEST_MOVES = 6
+# Every particle has to be accepted so often, as the verdict on the posterior asks of almost all.
+LEAST_ACCEPTANCE = 0.2
 # Rows whose predictions are watched: so many, or as many of the data as cost little beside a move.
 MOST_ROWS, FEWEST_ROWS, SHARE_OF_ROWS = 64, 8, 8
 # Numbers that are watched of all rows together, for models with very many outputs.

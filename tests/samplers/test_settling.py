@@ -151,7 +151,8 @@ class TestWatchedPredictions:
 
 def run_of(draws, values):
     """A run whose moves had these predictions, `(moves, particles, ·)`, and log likelihoods."""
-    run = AutoRun(0.1, draws.shape[1], settled=False)
+    run = AutoRun(0.1, draws.shape[1], settled=False, sampling_steps=len(draws))
+    run.accepted_sum = torch.full((draws.shape[1],), 0.8 * len(draws))
     for k, each in enumerate(draws):
         run.values = values[: k + 1]
         run.note_predictions(each)
@@ -182,6 +183,17 @@ class TestSettled:
         run = run_of(draws, drifting)
         assert run.settling < 1.2
         assert not run.has_settled(1.5)
+
+    def test_no_particle_may_be_stuck_and_none_far_from_equilibrium(self):
+        draws, values = draws_of((20, 6, 3)), draws_of((20, 6, 1), seed=1)[..., 0]
+        stuck = run_of(draws, values)
+        stuck.accepted_sum[3] = 0.1 * 20
+        assert not stuck.has_settled(1.5)
+        relaxing = run_of(draws, values)
+        relaxing.virial, relaxing.coordinates = 30.0, 6000
+        assert not relaxing.has_settled(1.5)
+        relaxing.virial = 1.0
+        assert relaxing.has_settled(1.5)
 
     def test_one_particle_or_one_move_tells_nothing(self):
         assert AutoRun(0.1, 4, settled=False).settling is None
