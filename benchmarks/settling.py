@@ -25,7 +25,7 @@ from sbmc_studies.gauntlet.training import train_pair
 
 PAIRS = ("digits-mlp-2x64", "australian-mlp-1x32", "glass-mlp-2x128")
 SEEDS = (0, 1, 2)
-TRAININGS = (5, 20, 200)
+TRAININGS = (5, 100)
 WAYS: dict[str, dict[str, Any]] = {
     "all": {"stop_early": False},
     "early": {},

@@ -60,9 +60,6 @@ EPOCHS_FOR_EXACT_MOVES = 24
 # The part of a run that goes on batches, if exact moves follow; then steps on all data, which
 # find the step size; and the part of the exact moves that tune it.
 SHARE_ON_BATCHES, SHARE_ON_ALL_DATA, TUNING = 0.5, 0.2, 0.3
-# Dynamics on all data, and moves that tune, take no more epochs than this. What a long run has
-# beyond it goes to exact moves, which end when predictions have settled.
-MOST_ON_ALL_DATA, MOST_TUNING = 80, 60
 # Vectors of a position's size that a particle takes at the worst moment; measured.
 FURTHER_VECTORS = 4
 
@@ -88,7 +85,7 @@ class Schedule(NamedTuple):
     @property
     def tuned_until(self) -> int:
         """The epochs after which the step size is frozen."""
-        return self.dynamics + min(int(TUNING * self.exact), MOST_TUNING)
+        return self.dynamics + int(TUNING * self.exact)
 
 
 def schedule_of(examples: int, epochs: int) -> Schedule:
@@ -113,8 +110,7 @@ def schedule_of(examples: int, epochs: int) -> Schedule:
         few = f"there are fewer than {FEWEST_BATCHES} batches of {BATCH_SIZE}"
         many = f"from {EPOCHS_FOR_ALL_DATA} epochs on, steps on all data go as far as on batches"
         reason = few if batches < FEWEST_BATCHES else many
-        dynamics = min(epochs // 2, MOST_ON_ALL_DATA)
-        return Schedule(0, dynamics, epochs - dynamics, f"{size}: all data, since {reason}")
+        return Schedule(0, epochs // 2, epochs - epochs // 2, f"{size}: all data, since {reason}")
     if epochs < EPOCHS_FOR_EXACT_MOVES:
         reason = f"{size}: mini-batches alone, since exact moves take {EPOCHS_FOR_EXACT_MOVES}"
         return Schedule(epochs, 0, 0, f"{reason} epochs or more; the posterior is biased")
