@@ -95,7 +95,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     hot = sbmc.fit(
         model,
         data.train,
-        sampler=sbmc.AutoHMC(epochs=8 if quick else 3000),
+        sampler=sbmc.AutoHMC(epochs=8 if quick else 3000, settle=None),
         prior=sbmc.Prior(posterior_temperature=2.0),
         **options,
     )

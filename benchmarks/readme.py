@@ -13,6 +13,7 @@ from benchmarks.health import health_table
 from benchmarks.matched import matched_table
 from benchmarks.minibatch import GOALS as MINIBATCH_GOALS
 from benchmarks.prediction import prediction_table
+from benchmarks.settling import settling_table
 from benchmarks.speed_tables import whole_speed_table
 from benchmarks.styles import styles_table
 from benchmarks.tables import engine_table, folding_table, methods_table
@@ -34,6 +35,7 @@ TABLES: dict[str, Table] = {
     "methods": ("methods", methods_table),
     "health": ("health", health_table),
     "health autohmc": ("health_autohmc", health_table),
+    "settling": ("settling", settling_table),
     **{
         f"matched {study}": (f"matched_{study}", matched_table)
         for study in ("mnist7", "imdb", "cifar10")

@@ -2,7 +2,8 @@
 
 A training is what the network itself took: E passes over the training data. A budget of five
 trainings is what a deep ensemble of five costs. It covers all particles of all islands together:
-with N·P chains, each may make 5·E / (N·P) epochs.
+with N·P chains, each may make 5·E / (N·P) epochs. Chains end before that when predictions have
+settled.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class Budget:
         trained_epochs: how many passes over the training data the network was trained for. A model
             from `train_map` or `train_ensemble` remembers it. For another model it is estimated
             from the number of examples unless it is given here.
+        stop_early: whether chains end before the budget is spent when predictions have settled.
+        extend: chains whose predictions have not settled when the budget is spent go on until they
+            have, for at most so many times the budget. With 1, the default, nothing goes beyond it.
 
     Raises:
         BadInput: an argument breaks its rule, or both `trainings` and `seconds` are given.
@@ -56,12 +60,19 @@ class Budget:
     trainings: float | None = None
     seconds: float | None = None
     trained_epochs: float | None = None
+    stop_early: bool = True
+    extend: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("trainings", "seconds", "trained_epochs"):
             value = getattr(self, name)
             good = value is None or (is_number(value) and 0 < value < math.inf)
             require(good, name, "positive and finite", value)
+        require(isinstance(self.stop_early, bool), "stop_early", "True or False", self.stop_early)
+        good = is_number(self.extend) and 1 <= self.extend < math.inf
+        require(good, "extend", "at least 1 and finite", self.extend)
+        rule = "1 where `stop_early` is False: nothing says when to end then"
+        require(self.stop_early or self.extend == 1, "extend", rule, self.extend)
         if self.trainings is not None and self.seconds is not None:
             raise BadInput(
                 "`budget` must be either `trainings` or `seconds`, but got both. Leave one out."

@@ -14,6 +14,7 @@ from sbmc.fitting.forecast import seconds_per_epoch
 from sbmc.fitting.mixture import fit_mixture
 from sbmc.fitting.preparation import describe_sampler, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
+from sbmc.fitting.settling import Leftovers, note_settling
 from sbmc.fitting.single_fits import single_fits
 from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
 from sbmc.islands.displacement import with_displacement
@@ -96,7 +97,9 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         # Warnings point at the line that called `fit`, which is above its decorator.
         warn_if_not_ok(posterior.health, stacklevel=3)
     else:
-        posterior = fit_mixture(fits.requests, fits.unseen, fits.training, _fit_one, stacklevel=3)
+        fit_one = Leftovers(fits.requests, _fit_one).fit if fits.budget else _fit_one
+        posterior = fit_mixture(fits.requests, fits.unseen, fits.training, fit_one, stacklevel=3)
+    note_settling(posterior)
     if fits.budget:
         posterior.settings["budget"] = fits.budget
     return posterior

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.fitting.anchors import DEFAULT_S
-from sbmc.fitting.budget import as_budget
+from sbmc.fitting.budget import Budget, as_budget
 from sbmc.fitting.mixture import (
     NO_TRAINING,
     FurtherTraining,
@@ -22,6 +22,7 @@ from sbmc.fitting.request import FitRequest
 from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.samplers import AutoHMC
+from sbmc.samplers.settling import SETTLED
 
 AUTO = "auto"
 # A chain has to get somewhere; what a budget leaves below this is said.
@@ -116,6 +117,7 @@ class _TotalEpochs(NamedTuple):
     epochs: float
     source: str
     training_epochs: float
+    budget: Budget
 
 
 def _total_epochs(
@@ -130,7 +132,7 @@ def _total_epochs(
         short = dataclasses.replace(request, s=DEFAULT_S, sampler=AutoHMC(epochs=8))
         total = budget.epochs(request.model, examples, seconds_per_epoch(short))
         source = f"{budget.seconds:g} seconds"
-    return _TotalEpochs(total, source, length.epochs)
+    return _TotalEpochs(total, source, length.epochs, budget)
 
 
 def _sampler_for(
@@ -145,4 +147,5 @@ def _sampler_for(
     each_chain = max(FEWEST_EPOCHS, each_chain)
     words = f"{each_chain} epochs a chain: {words}"
     logger.info("%s", words)
-    return AutoHMC(epochs=each_chain), words
+    settle = SETTLED if total.budget.stop_early else None
+    return AutoHMC(epochs=each_chain, settle=settle, extend=total.budget.extend), words

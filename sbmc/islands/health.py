@@ -45,7 +45,9 @@ class Health:
             and `median` over particles; displacement in rough posterior standard deviations, and
             acceptance None for a sampler that rejects nothing); `moves` after warm-up, the fewest
             of any island; `returned` to their start; `distinct` particles; `collapsed` islands;
-            `restarted` particles and `relaxing` islands.
+            `restarted` particles and `relaxing` islands. Beside them, and without a say in `ok`:
+            `settling`, the largest settling figure of an island, and how many islands are
+            `unsettled`; None where the sampler does not look.
     """
 
     ok: bool | None
@@ -121,6 +123,7 @@ def _figures(reports: Sequence[IslandReport]) -> dict[str, Any]:
     displacement = [value for report in reports for value in report.displacement]
     acceptance = [value for report in reports for value in report.particle_acceptance]
     moves = [report.moves for report in reports if report.moves is not None]
+    ends = [report.settled for report in reports if report.settled is not None]
     return {
         "particles": len(displacement),
         "moved_too_little": sum(not value >= SMALLEST_DISPLACEMENT for value in displacement),
@@ -137,6 +140,8 @@ def _figures(reports: Sequence[IslandReport]) -> dict[str, Any]:
         "relaxing": sum(bool(report.relaxing) for report in reports),
         "relaxation": next((f"island {r.index}: {r.relaxing}" for r in reports if r.relaxing), ""),
         "islands": len(reports),
+        "settling": max((r.settling for r in reports if r.settling is not None), default=None),
+        "unsettled": ends.count(False) if ends else None,
     }
 
 

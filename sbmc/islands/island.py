@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -34,6 +35,9 @@ class IslandReport:
         relaxing: why the sampler found its particles not in equilibrium yet, as text; else empty.
         restarted: particles that blew up and were put back in the last half of the run; None if the
             sampler does not say.
+        settling: the settling figure at the end (see `sbmc.samplers.settling`); None if the sampler
+            has none, or if it is not finite, because no particle moved.
+        settled: whether predictions had settled at the end; None if nobody looked.
         temperatures: what SMC reports for each temperature.
         moves: how many moves followed the warm-up; of SMC, mutations at all temperatures. None if
             the sampler does not say.
@@ -62,6 +66,8 @@ class IslandReport:
     collapsed: str = ""
     relaxing: str = ""
     restarted: int | None = None
+    settling: float | None = None
+    settled: bool | None = None
     temperatures: list[dict[str, Any]] = field(default_factory=list)
     moves: int | None = None
     particle_acceptance: list[float] = field(default_factory=list)
@@ -124,6 +130,10 @@ class StartAtMembers:
         return prior.to_whitened(self.members[index.to(self.members.device)])
 
 
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
 def island_of(index: int, run: Any, *, attempts: int = 1, seconds: float = 0.0) -> Island:
     """Make an island from the run of its sampler."""
     weights = getattr(run, "log_weights", None)
@@ -143,6 +153,8 @@ def island_of(index: int, run: Any, *, attempts: int = 1, seconds: float = 0.0) 
         collapsed=getattr(run, "collapsed", ""),
         relaxing=getattr(run, "relaxing", ""),
         restarted=getattr(run, "restarts", None),
+        settling=_finite(getattr(run, "settling", None)),
+        settled=getattr(run, "settled", None),
         temperatures=getattr(run, "temperatures", []),
         moves=getattr(run, "sampling_steps", None),
         particle_acceptance=[] if acceptance is None else acceptance.tolist(),

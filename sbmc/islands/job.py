@@ -160,7 +160,9 @@ def progress_of(runs: Sequence[Any], unit: str, each: int | None) -> dict[str, A
 
     Returns:
         `done` in that unit, `through` (the number of islands that are done), `epochs` and, where
-        there are some, `acceptance` (the mean of the islands) and `temperature` (the lowest).
+        there are some, `acceptance` (the mean of the islands), `temperature` (the lowest) and
+        `settling` (the largest figure, or None before it is known). An island that ended early
+        counts as if it had done all, and one that was extended as if it had kept its budget.
     """
     spent = [run.epochs + run.forward_epochs for run in runs]
     if each is None:
@@ -168,8 +170,12 @@ def progress_of(runs: Sequence[Any], unit: str, each: int | None) -> dict[str, A
         done = through
     else:
         progress = [run.steps for run in runs] if unit == "steps" else spent
-        through = sum(m >= each for m in progress)
-        done = sum(min(m, each) for m in progress)
+        progress = [
+            each if run.outcome == "completed" else min(made, each)
+            for run, made in zip(runs, progress, strict=True)
+        ]
+        through = sum(made == each for made in progress)
+        done = sum(progress)
     fields: dict[str, Any] = {"done": done, "through": through, "epochs": max(spent)}
     acceptance = [run.acceptance[-1] for run in runs if run.acceptance]
     if acceptance:  # samplers that reject nothing have none
@@ -178,4 +184,8 @@ def progress_of(runs: Sequence[Any], unit: str, each: int | None) -> dict[str, A
     known = [value for value in temperatures if value is not None]
     if known:
         fields["temperature"] = min(known)
+    if hasattr(runs[0], "settling"):
+        # None as long as there were too few moves to tell.
+        figures = [run.settling for run in runs if run.settling is not None]
+        fields["settling"] = max(figures, default=None)
     return fields

@@ -279,6 +279,9 @@ class _Run:
         if each is not None:  # otherwise progress is counted in islands
             shown["islands"] = f"{through}/{len(self.numbers)}"
         shown |= _summary(self._progress)
+        if any("settling" in fields for fields in progress):
+            left = 1 - done / (len(self.numbers) * (each or 1))
+            shown["budget_left"] = budget_left(left, max(f["epochs"] for f in progress), each or 1)
         if unit == "epochs":
             shown.pop("epochs", None)
         bar.update(done, **shown)
@@ -302,7 +305,25 @@ def _summary(progress: Mapping[Batch, dict[str, Any]]) -> dict[str, object]:
     if acceptance := known("acceptance"):
         islands = sum(count for count, _ in acceptance)
         shown["acceptance"] = sum(count * value for count, value in acceptance) / islands
+    if settling := [value for _, value in known("settling") if value is not None]:
+        shown["settling_figure"] = f"{max(settling):.2f}"
     return shown
+
+
+def budget_left(share: float, epochs: float, budget: int) -> str:
+    """What is left of the budget of all islands, and whether one has gone beyond its own.
+
+    Args:
+        share: of the budget that is left.
+        epochs: the most that an island has made.
+        budget: epochs of an island.
+
+    Example:
+        >>> budget_left(0.25, 150, 200), budget_left(0.0, 250, 200)
+        ('25 %', '0 %, extended 1.25 times')
+    """
+    text = f"{100 * share:.0f} %"
+    return f"{text}, extended {epochs / budget:.3g} times" if epochs > budget else text
 
 
 def run_islands(

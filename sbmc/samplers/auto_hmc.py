@@ -8,7 +8,7 @@ have left out of equilibrium, the exact moves put right. The step size is anneal
 temperature.
 
 One rule decides what the epochs are spent on; see `schedule_of`. With a budget in epochs, nothing
-has to be set.
+has to be set. The exact moves end early when predictions have settled (`settling`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.contract import VECTORS, EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
+from sbmc.samplers.settling import FEWEST_MOVES, SETTLED, watched_predictions
 from sbmc.samplers.snapshot import (
     NO_CHECKPOINTS,
     Checkpointer,
@@ -127,6 +128,10 @@ class AutoHMC(Sampler):
         epochs: passes over the data, of any kind, for each particle.
         step_size: the first step size, from which the sampler finds its own. It hardly matters:
             runs that began anywhere from 1e-5 to 10 came to the same.
+        settle: an island ends before its epochs are spent when its settling figure is below this
+            (`sbmc.samplers.settling`). None spends all epochs, and computes no figure.
+        extend: an island that has not settled when its epochs are spent goes on until it has, for
+            at most so many times the epochs.
 
     Raises:
         BadInput: a setting breaks its rule.
@@ -138,9 +143,11 @@ class AutoHMC(Sampler):
 
     epochs: int = 160
     step_size: float = FIRST_STEP
+    settle: float | None = SETTLED
+    extend: float = 1.0
 
     summary: ClassVar[str] = "HMC that tunes itself: dynamics from the anchor, then exact moves"
-    cost: ClassVar[str] = "its budget in epochs, whatever they are spent on"
+    cost: ClassVar[str] = "its budget in epochs, or less if predictions settle before"
 
     def __post_init__(self) -> None:
         good = is_whole(self.epochs) and self.epochs >= 2
@@ -148,12 +155,33 @@ class AutoHMC(Sampler):
         require(good, "epochs", rule, self.epochs)
         good = is_number(self.step_size) and 0 < self.step_size < math.inf
         require(good, "step_size", "positive and finite", self.step_size)
+        good = self.settle is None or (is_number(self.settle) and 1 < self.settle < math.inf)
+        require(good, "settle", "above 1 and finite, or None", self.settle)
+        good = is_number(self.extend) and 1 <= self.extend < math.inf
+        require(good, "extend", "at least 1 and finite", self.extend)
+        rule = "1 where `settle` is None: nothing says when to end then"
+        require(self.settle is not None or self.extend == 1, "extend", rule, self.extend)
         if self.epochs < EPOCHS_FOR_ALL_DATA:
             object.__setattr__(self, "batch_size", BATCH_SIZE)
 
+    @property
+    def most_epochs(self) -> int:
+        """The epochs after which an island ends, settled or not."""
+        return int(self.extend * self.epochs)
+
+    @property
+    def _may_settle(self) -> bool:
+        """Whether the epochs can hold as many exact moves as it takes to settle."""
+        return self.epochs - schedule_of(1, self.epochs).tuned_until > FEWEST_MOVES
+
     def evaluations(self) -> EvaluationCount:
-        """The budget, to the last epoch."""
-        return EvaluationCount(self.epochs, 0)
+        """The budget; less if predictions settle before, more if it is extended."""
+        notes = []
+        if self.settle is not None and self._may_settle:
+            notes.append("fewer epochs if predictions settle before")
+        if self.most_epochs > self.epochs:
+            notes.append(f"up to {self.most_epochs} epochs a chain if predictions do not settle")
+        return EvaluationCount(self.epochs, 0, tuple(notes))
 
     @property
     def vectors(self) -> int:
@@ -205,12 +233,17 @@ class AutoHMC(Sampler):
             One run per island; those whose start was not finite have failed, alone.
         """
         engine = getattr(target, "engine", None)
-        schedule = schedule_of(1 if engine is None else len(engine.examples), self.epochs)
+        schedule = self._schedule(1 if engine is None else len(engine.examples))
         snapshot = checkpointer.restore("auto")
         if snapshot is None:
             state = AutoState.at(start, rng.normal(start.shape[1], start.dtype))
             logger.info("AutoHMC: %s", schedule.reason)
-            runs = [AutoRun(self.step_size, rng.particles) for _ in rng.generators]
+            settled = None if self.settle is None else False
+            coordinates = rng.particles * start.shape[1]
+            runs = [
+                AutoRun(self.step_size, rng.particles, settled=settled, coordinates=coordinates)
+                for _ in rng.generators
+            ]
             _fail_non_finite(runs, state.position, "start")
         else:
             runs = with_runs(AutoRun, snapshot, start.device)
@@ -218,25 +251,61 @@ class AutoHMC(Sampler):
             state = with_fields("state", state, snapshot.tensors)
             set_generators(rng.generators, snapshot.tensors["generators"])
         batches = MiniBatches(target) if schedule.on_batches else None
-        while going := [
-            i for i, r in enumerate(runs) if r.outcome == "running" and r.epochs < self.epochs
-        ]:
+        while going := [i for i, run in enumerate(runs) if run.outcome == "running"]:
             everyone = len(going) == len(runs)
             rows = island_rows(going, rng.particles)
             part = state if everyone else AutoState(*(field[rows] for field in state))
             some = [runs[i] for i in going]
-            _advance(schedule, rng.select(going), part, some, target, batches)
+            noise = rng.select(going)
+            moves = [run.frozen_moves for run in some]
+            _advance(schedule, noise, part, some, target, batches, self.most_epochs)
+            if self.settle is not None:
+                _watch(noise, part, some, target, moves)
             if not everyone:
                 for field, fresh in zip(state, part, strict=True):
                     field[rows] = fresh
             for i in going:
-                if runs[i].epochs == self.epochs and runs[i].outcome == "running":
-                    _finish(runs[i], schedule, state, i)
+                if runs[i].outcome == "running":
+                    _note_virial(runs[i], schedule, state, i)
+                    if self._is_over(runs[i]):
+                        _finish(runs[i], state, i)
             checkpointer.offer_snapshot("auto", partial(snapshot_of, state, runs, rng.generators))
             if report is not None:
                 report(runs)
         checkpointer.discard("auto")
         return runs
+
+    def _schedule(self, examples: int) -> Schedule:
+        """What the epochs are spent on; all that there may be, if few ones hold no exact moves."""
+        schedule = schedule_of(examples, self.epochs)
+        return schedule if schedule.exact else schedule_of(examples, self.most_epochs)
+
+    def _is_over(self, run: AutoRun) -> bool:
+        """Whether an island ends here; notes whether it has settled."""
+        # One more move is made after the decision, so that the final positions, which the posterior
+        # consists of, are not those that the decision was made by.
+        decided = bool(run.settled)
+        if self.settle is not None:
+            run.settled = decided or run.has_settled(self.settle)
+        return decided or run.epochs >= self.most_epochs
+
+
+def _watch(
+    rng: IslandNoise,
+    state: AutoState,
+    runs: Sequence[AutoRun],
+    target: Target,
+    moves_before: Sequence[int],
+) -> None:
+    """Note the predictions of islands that have just made a move at a frozen step size."""
+    moved = [i for i, run in enumerate(runs) if run.frozen_moves > moves_before[i]]
+    if not moved or rng.particles < 2:
+        return
+    rows = island_rows(moved, rng.particles).to(state.position.device)
+    predictions = watched_predictions(target, state.position[rows])
+    if predictions is not None:
+        for i, values in zip(moved, predictions.cpu().split(rng.particles), strict=True):
+            runs[i].note_predictions(values)
 
 
 def _advance(
@@ -246,6 +315,7 @@ def _advance(
     runs: Sequence[AutoRun],
     target: Target,
     batches: MiniBatches | None,
+    most_epochs: int,
 ) -> None:
     """One pass, one evaluation, one step or one move for islands that are equally far.
 
@@ -287,20 +357,27 @@ def _advance(
         if made == schedule.dynamics:
             for run in runs:
                 hand_on_step_size(run)
-        make_exact_moves(
-            rng, state, runs, target, tuned_until=schedule.tuned_until, epochs=schedule.epochs
-        )
+        # The budget is spent to the last epoch before a run is extended.
+        ends = [schedule.epochs if r.epochs < schedule.epochs else most_epochs for r in runs]
+        make_exact_moves(rng, state, runs, target, tuned_until=schedule.tuned_until, ends=ends)
 
 
-def _finish(run: AutoRun, schedule: Schedule, state: AutoState, island: int) -> None:
-    """Keep the final positions, and see how far from equilibrium they are."""
-    rows = slice(island * run.particles, (island + 1) * run.particles)
-    position = state.position[rows]
-    if schedule.dynamics > schedule.on_batches:
+def _note_virial(run: AutoRun, schedule: Schedule, state: AutoState, island: int) -> None:
+    """See how far from equilibrium the positions are, once exact moves have begun."""
+    if run.epochs > schedule.dynamics > schedule.on_batches:
+        rows = slice(island * run.particles, (island + 1) * run.particles)
+        position = state.position[rows]
         pull = (position * (position - state.gradient[rows])).double()
         run.virial = float(pull.mean())
-    run.draws = [position.clone()]
+
+
+def _finish(run: AutoRun, state: AutoState, island: int) -> None:
+    """Keep the final positions."""
+    rows = slice(island * run.particles, (island + 1) * run.particles)
+    run.draws = [state.position[rows].clone()]
     run.outcome = "completed"
+    if run.settling is None:
+        run.settled = None
 
 
 def _fail_non_finite(runs: Sequence[AutoRun], values: Tensor, name: str) -> None:

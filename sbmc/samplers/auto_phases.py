@@ -220,7 +220,7 @@ def make_exact_moves(
     target: Target,
     *,
     tuned_until: int,
-    epochs: int,
+    ends: Sequence[int],
 ) -> None:
     """One HMC move with a Metropolis test; it tunes the step size if it begins early enough.
 
@@ -230,12 +230,12 @@ def make_exact_moves(
         runs: the islands.
         target: log likelihood and gradient.
         tuned_until: the epochs after which the step size is frozen.
-        epochs: the budget, which the last move exhausts.
+        ends: the epochs of each island, which its last move exhausts.
     """
     jitter = rng.uniform_per_island().tolist()
     counts = [
-        leapfrog_steps(run.step_size, u, run.epochs, tuned_until, epochs)
-        for run, u in zip(runs, jitter, strict=True)
+        leapfrog_steps(run.step_size, u, run.epochs, tuned_until, end)
+        for run, u, end in zip(runs, jitter, ends, strict=True)
     ]
     here = hmc_kernel.HMCState(
         state.position, state.log_likelihood, state.gradient, *lowrank.identity(state.position)
@@ -282,7 +282,7 @@ def leapfrog_steps(
         uniform: a draw from [0, 1).
         made: epochs so far.
         tuned_until: the epochs after which the step size is frozen.
-        epochs: the budget.
+        epochs: which the last move exhausts.
 
     Returns:
         A number of at least 1, no larger than what is left.

@@ -10,6 +10,12 @@ import torch
 from torch import Tensor
 
 from sbmc.samplers.langevin import LangevinState
+from sbmc.samplers.settling import (
+    FEWEST_MOVES,
+    LEAST_ACCEPTANCE,
+    Moments,
+    nested_rhat_of_particles,
+)
 
 # The log likelihood drifts if its mean changes, from the first half of the exact moves to the
 # second, by more than it differs between particles, and by more than so many standard errors.
@@ -64,7 +70,13 @@ class AutoRun:
             step size, `(particles,)` float64.
         restarted: which particles were put back in the last half of the run, `(particles,)` bool.
         values: log likelihoods after each move at a frozen step size, `(moves, particles)`.
+        prediction_mean: means of the watched predictions over these moves, `(particles,
+            predictions)` float64; None if they are not watched.
+        prediction_squares: sums of their squared deviations from the mean, likewise.
+        settled: whether predictions had settled, after which one more move is made; None if nobody
+            looks, or if there was nothing to tell by.
         virial: z·∇U per coordinate, which is 1 in equilibrium.
+        coordinates: of all particles together, which decide the virial's standard error.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.
         energy: U per coordinate at that reading, or where particles were put back to.
@@ -88,7 +100,11 @@ class AutoRun:
     accepted_sum: Tensor | None = None
     restarted: Tensor | None = None
     values: Tensor | None = None
+    prediction_mean: Tensor | None = None
+    prediction_squares: Tensor | None = None
+    settled: bool | None = None
     virial: float | None = None
+    coordinates: int = 1
     arrived: float = 0.0
     excess: float | None = None
     energy: float = 0.0
@@ -118,6 +134,54 @@ class AutoRun:
         """In words, if the island has visibly not come to equilibrium."""
         return drift_in_words(self.values) or virial_in_words(self.virial, self._error)
 
+    @property
+    def frozen_moves(self) -> int:
+        """Exact moves at a frozen step size."""
+        return 0 if self.values is None else len(self.values)
+
+    @property
+    def settling(self) -> float | None:
+        """The settling figure: nested R-hat of predictions or log likelihood, the larger one.
+
+        None if nobody looks, and before two moves of two particles.
+        """
+        if self.settled is None or self.values is None or self.frozen_moves < 2:
+            return None
+        deviations = self.values - self.values.mean(0)
+        quantities = [Moments(self.values.mean(0)[:, None], deviations.square().sum(0)[:, None])]
+        if self.prediction_mean is not None and self.prediction_squares is not None:
+            quantities.append(Moments(self.prediction_mean, self.prediction_squares))
+        figures = [nested_rhat_of_particles(each, self.frozen_moves) for each in quantities]
+        known = [figure for figure in figures if figure is not None]
+        return max(known, default=None)
+
+    def has_settled(self, threshold: float) -> bool:
+        """Whether predictions have settled.
+
+        Args:
+            threshold: of the settling figure.
+
+        Returns:
+            False before there were enough moves, while the figure is above the threshold, while a
+            particle is stuck, and while the island is visibly not in equilibrium.
+        """
+        acceptance = self.particle_acceptance
+        if self.frozen_moves < FEWEST_MOVES or acceptance is None:
+            return False
+        figure = self.settling
+        if figure is None or not figure < threshold:
+            return False
+        return float(acceptance.min()) >= LEAST_ACCEPTANCE and not self.relaxing
+
+    def note_predictions(self, values: Tensor) -> None:
+        """Note the watched predictions after the last move, `(particles, predictions)`."""
+        if self.prediction_mean is None or self.prediction_squares is None:
+            moments = Moments.of_one(values)
+        else:
+            before = Moments(self.prediction_mean, self.prediction_squares)
+            moments = before.with_draw(values, self.frozen_moves)
+        self.prediction_mean, self.prediction_squares = moments
+
     def note_restarts(self, rows: Tensor) -> None:
         """Note which particles were put back in the last half, `(particles,)` bool."""
         before = torch.zeros_like(rows) if self.restarted is None else self.restarted
@@ -126,8 +190,7 @@ class AutoRun:
     @property
     def _error(self) -> float:
         """Standard error of the virial, whose coordinates have the variance 2."""
-        count = self.draws[-1].numel() if self.draws else self.particles
-        return math.sqrt(2 / count)
+        return math.sqrt(2 / self.coordinates)
 
 
 def drift_in_words(values: Tensor | None) -> str:

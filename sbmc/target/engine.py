@@ -288,6 +288,28 @@ class LikelihoodEngine:
         parts = self._apply(lambda some: self._without_gradient(theta[some], several), chunks)
         return torch.cat([torch.zeros(0, dtype=torch.float64, device=theta.device), *parts])
 
+    def predictions(self, theta: Tensor, index: Tensor, most: int) -> Tensor:
+        """Predictions for some examples, in chunks as they are evaluated.
+
+        Args:
+            theta: parameters, `(particles, dim)`.
+            index: the numbers of the examples.
+            most: how many predictions of all examples are returned at most.
+
+        Returns:
+            Class probabilities, or outputs if there are no classes, `(particles, predictions)`
+            float64; evenly spread ones if there are too many.
+        """
+        each = max(1, most // len(index))
+        parts = []
+        for some in self.chunks.split(len(theta)):
+            size = self.chunks.examples_for(some.stop - some.start)
+            rows_in_turn = [
+                self._ranges.predictions(theta[some], i, each) for i in index.split(size)
+            ]
+            parts.append(torch.cat(rows_in_turn, 1).flatten(1))
+        return torch.cat(parts)
+
     def _apply(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Apply a function to independent chunks, in parallel if the model allows it."""
         return side_by_side(function, items) if self._side_by_side() else map(function, items)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sbmc.likelihoods import Likelihood
-from sbmc.model.data import Examples, Inputs, rows
+from sbmc.model.data import Examples, Inputs, rows, tree_map
 from sbmc.model.forward import Forward
 from sbmc.model.kernels.choice import Kernel
 from sbmc.target.memory_needs import may_store
@@ -82,6 +82,25 @@ class RangeEvaluator:
             return self._by_kernel(theta, start, end, gradient=False)[0]
         with torch.no_grad():
             return self.sums(theta, *self._batch(start, end))
+
+    def predictions(self, theta: Tensor, index: Tensor, most: int) -> Tensor:
+        """Class probabilities, or outputs if there are no classes, of some examples.
+
+        Args:
+            theta: parameters, `(particles, dim)`.
+            index: the numbers of the examples.
+            most: numbers of each example; evenly spread ones if there are more.
+
+        Returns:
+            `(particles, examples, numbers)` float64.
+        """
+        inputs = tree_map(lambda tensor: tensor[index.to(tensor.device)], self.examples.inputs)
+        with torch.no_grad():
+            outputs = self.forward(theta, self.forward.prepare(inputs))
+            values = outputs.softmax(-1) if self.likelihood.classification else outputs
+        values = values.reshape(*values.shape[:2], -1)
+        count = min(most, values.shape[2])
+        return values[..., torch.arange(count) * values.shape[2] // count].double()
 
     def sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
         """Sums over prepared inputs and their targets, by the model and the likelihood."""

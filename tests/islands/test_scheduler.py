@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -21,13 +22,15 @@ from islands.executors.pieces import (
     same_bits,
 )
 
+import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.checkpoints import CheckpointError
 from sbmc.islands.executors import Done, Executor, InProcess, Session
 from sbmc.islands.executors.contract import WorkerLost, run_in_worker
 from sbmc.islands.island import Island, IslandReport
-from sbmc.islands.job import Batch
+from sbmc.islands.job import Batch, progress_of
 from sbmc.islands.scheduler import Interrupted, run_batches, run_islands
+from sbmc.samplers.auto_state import AutoRun
 
 
 @dataclass(frozen=True)
@@ -433,3 +436,44 @@ def test_the_display_sums_batches_that_are_under_way(job):
             "acceptance": pytest.approx(0.6),
         }
     ]
+
+
+def test_the_display_has_the_settling_figure_and_what_is_left_of_the_budget(job):
+    shown: list[dict[str, Any]] = []
+
+    class Bar:
+        def update(self, done, **fields):
+            shown.append({"done": done, **fields})
+
+    from sbmc.islands.scheduler import _Run
+
+    run = _Run(replace(job, sampler=sbmc.AutoHMC(epochs=50)), None, 2, {})
+    run.add_batches([(0, 1), (2,)])
+    early = {"done": 60, "through": 0, "epochs": 30, "settling": None}
+    run._progress = {(0, 1): early, (2,): {**early, "done": 15}}
+    run._show(Bar())
+    run._progress = {(0, 1): {**early, "settling": 1.234}, (2,): {**early, "settling": 1.1}}
+    run._show(Bar())
+    run._progress = {(0, 1): {**early, "done": 100, "epochs": 75, "settling": 1.2}}
+    run.ended = {2: None}
+    run._show(Bar())
+    assert shown == [
+        {"done": 75, "islands": "0/3", "budget_left": "50 %"},
+        {"done": 120, "islands": "0/3", "settling_figure": "1.23", "budget_left": "20 %"},
+        {
+            "done": 150,
+            "islands": "1/3",
+            "settling_figure": "1.20",
+            "budget_left": "0 %, extended 1.5 times",
+        },
+    ]
+
+
+def test_an_island_that_ended_early_has_done_all_and_one_that_is_extended_no_more():
+    runs = [AutoRun(0.1, 4, epochs=epochs, settled=False) for epochs in (40, 30, 90)]
+    runs[0].outcome = "completed"
+    progress = progress_of(runs, "epochs", each=50)
+    assert progress == {"done": 50 + 30 + 50, "through": 2, "epochs": 90, "settling": None}
+    runs[2].values = torch.tensor([[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]]).double()
+    # B = 1 and W = 1/2.
+    assert progress_of(runs, "epochs", each=50)["settling"] == pytest.approx(math.sqrt(3))
