@@ -2,7 +2,8 @@
 
 `python -m benchmarks.large_network` samples it by SGHMC on mini-batches within a limit of 4 GiB,
 keeps the finished particles in bfloat16, predicts, and prints the peak of the process.
-`--without-limit` shows what the same run takes when all particles are sampled together.
+`--without-limit` shows what the same run takes when all particles are sampled together, and
+`--islands 4` a run whose finished particles do not fit either: they are in a mapped file.
 """
 
 from __future__ import annotations
@@ -23,21 +24,34 @@ WIDTHS = (1000, 2500, 3000, 10)
 
 
 def measure_large_network(
-    *, particles: int = 10, epochs: int = 1, limit: int | None = LIMIT, dtype: str | None = None
+    *,
+    islands: int = 1,
+    particles: int = 10,
+    epochs: int = 1,
+    limit: int | None = LIMIT,
+    dtype: str | None = None,
 ) -> dict[str, Any]:
     """Sample and predict in a child process.
 
     Args:
-        particles: of the one island.
+        islands: how many.
+        particles: of each island.
         epochs: passes over the data.
         limit: bytes for the process; None for none.
         dtype: of the finished particles; the model's if None.
 
     Returns:
-        `parameters`, `particles`, and the peaks in bytes: `before` the run, of `sampling` and of
-        everything, `prediction` included; and what was `expected`.
+        `parameters`, `particles` of all islands, and the peaks in bytes: `before` the run, of
+        `sampling` and of everything, `prediction` included; what was `expected`; and whether the
+        posterior is `mapped`, in a file.
     """
-    options = {"particles": particles, "epochs": epochs, "limit": limit, "dtype": dtype}
+    options = {
+        "islands": islands,
+        "particles": particles,
+        "epochs": epochs,
+        "limit": limit,
+        "dtype": dtype,
+    }
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.large_network", "--child", json.dumps(options)],
         cwd=ROOT,
@@ -48,12 +62,15 @@ def measure_large_network(
     return json.loads(done.stdout)
 
 
-def _measure_here(particles: int, epochs: int, limit: int | None, dtype: str | None) -> None:
+def _measure_here(
+    islands: int, particles: int, epochs: int, limit: int | None, dtype: str | None
+) -> None:
     import torch
     from torch import nn
 
     import sbmc
     from benchmarks.peers.protocol import peak_bytes
+    from sbmc.storage.mapped import is_mapped
 
     torch.manual_seed(0)
     pairs = list(pairwise(WIDTHS))
@@ -65,18 +82,24 @@ def _measure_here(particles: int, epochs: int, limit: int | None, dtype: str | N
     compute = sbmc.Compute(memory_limit=limit, store_dtype=dtype and getattr(torch, dtype))
     sampler = sbmc.SGHMC(epochs=epochs, batch_size=50, step_size=1e-3)
     posterior = sbmc.fit(
-        model, (inputs, labels), sampler=sampler, particles=particles, compute=compute
+        model,
+        (inputs, labels),
+        sampler=sampler,
+        islands=islands,
+        particles=particles,
+        compute=compute,
     )
     sampling = peak_bytes()
     prediction = posterior.predict(inputs, memory_limit=limit)
     assert bool(torch.isfinite(prediction.probs).all())
     found = {
         "parameters": posterior.positions.shape[-1],
-        "particles": posterior.positions.shape[1],
+        "particles": posterior.positions.shape[:2].numel(),
         "before": before,
         "sampling": sampling,
         "prediction": peak_bytes(),
         "expected": posterior.cost.expected_bytes,
+        "mapped": is_mapped(posterior.positions),
     }
     print(json.dumps(found))
 
@@ -85,6 +108,7 @@ def main() -> None:
     """Print the peaks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without-limit", action="store_true", help="sample all at once")
+    parser.add_argument("--islands", type=int, default=1, help="of ten particles each")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.child is not None:
@@ -92,10 +116,11 @@ def main() -> None:
         return
     limit = None if chosen.without_limit else LIMIT
     for dtype in (None, "bfloat16"):
-        found = measure_large_network(limit=limit, dtype=dtype)
+        found = measure_large_network(islands=chosen.islands, limit=limit, dtype=dtype)
+        place = " on disk" if found["mapped"] else ""
         print(
             f"{found['parameters']:,} parameters, {found['particles']} particles, stored as "
-            f"{dtype or 'float32'}: peak {found['sampling'] / GIB:.2f} GiB of sampling, "
+            f"{dtype or 'float32'}{place}: peak {found['sampling'] / GIB:.2f} GiB of sampling, "
             f"{found['prediction'] / GIB:.2f} GiB with predictions "
             f"({found['expected'] / GIB:.2f} GiB expected, {found['before'] / GIB:.2f} before)"
         )

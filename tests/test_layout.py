@@ -69,6 +69,7 @@ LATE = {
     "sbmc.posterior.saving imports sbmc.confidence": "a file may have a fitted confidence in it",
     "sbmc.cli.doctor imports sbmc.cli.machine": _QUICK,
     "sbmc.cli.embed imports sbmc.embedding": _QUICK,
+    "sbmc.cli.explain imports sbmc.cli.explaining": _QUICK,
     "sbmc.cli.head imports sbmc.embedding": _QUICK,
     "sbmc_studies.commands.listing imports sbmc_studies.commands.show": _QUICK,
     "sbmc_studies.commands.results_commands imports sbmc_studies.commands.figure": _QUICK,

@@ -116,6 +116,7 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sbmc_studies.commands.run.run_gauntlet", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.tune.run_tune", lambda plan, out, **options: 0)
     monkeypatch.setattr("sbmc.cli.head.show_head", lambda *arguments, **options: 0)
+    monkeypatch.setattr("sbmc.cli.explaining.explain_own_model", lambda *arguments, **options: None)
     workers = ["table.show_table", "table.write_table", "figure.draw_figure", "report.make_report"]
     workers += ["table.show_index", "table.write_index", "table.show_confidence"]
     workers += ["resume.resume", "resume.extend", "resume.merge"]

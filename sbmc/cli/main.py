@@ -15,6 +15,7 @@ from sbmc import __version__
 from sbmc.checks import BadInput, nearest
 from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
+from sbmc.cli.explain import explain_command
 from sbmc.cli.head import head_command
 from sbmc.cli.interruption import Interruption
 from sbmc.storage.files import CheckpointError
@@ -48,6 +49,7 @@ def _options(
 
 app.command("head")(head_command)
 app.add_typer(embed_app, name="embed")
+app.command("explain")(explain_command)
 app.command("doctor")(doctor_command)
 
 # Other packages add commands through entry points of this group, as the studies of this

@@ -17,6 +17,7 @@ from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.posterior import Posterior
 from sbmc.prior.gaussian import AnchoredPrior
+from sbmc.storage.mapped import mapped_tensor, release_pages
 
 # How many numbers are converted to parameters at a time.
 CONVERTED_NUMBERS = 2**24
@@ -67,6 +68,9 @@ def assemble_posterior(
     seconds: float,
     settings: dict[str, Any],
     power: float = 1.0,
+    *,
+    on_disk: bool = False,
+    folder: str | None = None,
 ) -> Posterior:
     """Make a posterior of the islands that completed.
 
@@ -78,13 +82,23 @@ def assemble_posterior(
         seconds: the time of the run.
         settings: the settings of the run, with the epochs of a pilot and of a curved prior.
         power: the exponent of the likelihood in the target.
+        on_disk: whether the posterior's positions are in a mapped file.
+        folder: of that file; None for the folder for temporary files.
 
     Returns:
         The posterior, in the model's own coordinates.
     """
     completed = [island for island in results if island.positions is not None]
     completed_priors = [priors[island.report.index % len(priors)] for island in completed]
-    positions = _parameters([i.positions for i in completed], completed_priors, settings)
+    whitened = [island.positions for island in completed if island.positions is not None]
+    dtype = as_dtype(settings.get("store_dtype", str(whitened[0].dtype)))
+    shape = len(whitened), *whitened[0].shape
+    positions = (
+        mapped_tensor(shape, dtype, folder)
+        if on_disk
+        else torch.empty(shape, dtype=dtype, device=whitened[0].device)
+    )
+    _convert(whitened, completed_priors, positions)
     spent = sum(island.report.epochs for island in results) + settings.get("pilot_epochs", 0)
     forward = sum(island.report.forward_epochs for island in results)
     forward += settings.get("pilot_forward_epochs", 0)
@@ -109,20 +123,16 @@ def assemble_posterior(
     return posterior
 
 
-def _parameters(
-    whitened: Sequence[Tensor | None], priors: Sequence[AnchoredPrior], settings: dict[str, Any]
-) -> Tensor:
-    """Parameters `(islands, particles, dim)`, as they are stored: a few rows at a time."""
-    first = whitened[0]
-    assert first is not None
-    dtype = as_dtype(settings.get("store_dtype", str(first.dtype)))
-    parameters = torch.empty(len(whitened), *first.shape, dtype=dtype, device=first.device)
-    together = max(1, CONVERTED_NUMBERS // first.shape[1])
+def _convert(
+    whitened: Sequence[Tensor], priors: Sequence[AnchoredPrior], parameters: Tensor
+) -> None:
+    """Fill in the parameters `(islands, particles, dim)`, a few rows at a time."""
+    together = max(1, CONVERTED_NUMBERS // parameters.shape[-1])
     for rows, island, prior in zip(parameters, whitened, priors, strict=True):
-        assert island is not None
         for to, some in zip(rows.split(together), island.split(together), strict=True):
             to.copy_(prior.to_parameters(some))
-    return parameters
+            release_pages(some)
+            release_pages(to)
 
 
 def report_failures(results: list[Island], throw: bool) -> None:

@@ -32,7 +32,8 @@ class Compute:
             finished run with more `islands` is extended. Only one run can use a folder at a time.
         memory_limit: of each process that runs islands, libraries and data included: bytes, or
             a text such as `"2GiB"` or `"500 MB"`. Chunks, batches and threads are chosen to stay
-            inside; a run that cannot is refused at once.
+            inside, and finished particles that do not fit are on disk; a run that cannot is refused
+            at once.
         device: where to compute; the model's if not given.
         dtype: of parameters and data; the model's if not given.
         store_dtype: of the finished particles in the posterior: `torch.bfloat16` takes half the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 
 from sbmc.fitting.assembly import (
@@ -21,7 +22,10 @@ from sbmc.islands.displacement import with_displacement
 from sbmc.islands.health import warn_if_not_ok
 from sbmc.islands.memory_budget import with_peak
 from sbmc.islands.particles_apart import SETTING, join_particles
+from sbmc.islands.particles_on_disk import ParticlesOnDisk, scratch_folder
+from sbmc.islands.process_memory import format_bytes
 from sbmc.islands.sampling import sample_islands
+from sbmc.log import logger
 from sbmc.posterior.posterior import Posterior
 
 
@@ -114,6 +118,18 @@ def _fit_one(request: FitRequest) -> Posterior:
         return point_posterior(
             prepared.subject, prepared.anchors, prepared.anchor_epochs, prepared.settings
         )
+    settings, memory = prepared.settings, prepared.memory
+    apart = settings["particles"] if settings.get(SETTING) else 1
+    folder = scratch_folder(prepared.location)
+    on_disk = None
+    if memory is not None and memory.disk:
+        on_disk = ParticlesOnDisk(prepared.numbers, apart, folder)
+        logger.warning(
+            "memory: the finished particles do not fit into the limit; up to %s of disk are used "
+            "for them in %s, until the posterior is gone",
+            format_bytes(memory.disk),
+            folder or tempfile.gettempdir(),
+        )
     began = time.perf_counter()
     results, pilot, resumed = sample_islands(
         prepared.job,
@@ -123,12 +139,12 @@ def _fit_one(request: FitRequest) -> Posterior:
         identity=prepared.identity,
         retries=int(compute.retries),
         progress=request.progress,
-        memory=prepared.memory,
+        memory=memory,
+        keep=None if on_disk is None else on_disk.keep,
     )
     results = with_displacement(results, prepared.job)
-    settings = prepared.settings
     if settings.get(SETTING):
-        results = join_particles(results, settings["particles"])
+        results = join_particles(results, apart, on_disk)
     if pilot:
         settings |= {**pilot, "frozen": describe_sampler(pilot["frozen"])}
     seconds = prepared.seconds + time.perf_counter() - began
@@ -143,7 +159,9 @@ def _fit_one(request: FitRequest) -> Posterior:
         seconds,
         settings,
         prepared.power,
+        on_disk=on_disk is not None,
+        folder=folder,
     )
-    posterior.cost = with_peak(posterior.cost, prepared.memory, prepared.executor)
+    posterior.cost = with_peak(posterior.cost, memory, prepared.executor)
     warn_of_few_islands(posterior)
     return posterior

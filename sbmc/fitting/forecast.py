@@ -47,7 +47,8 @@ class Expectation:
         seconds: from a few evaluations that were measured; the anchors' training is left out.
         bytes: memory of one process that runs a batch, libraries and data included.
         total_bytes: memory of all processes.
-        disk_bytes: the largest size of the checkpoint; 0 without one.
+        disk_bytes: the largest size of the checkpoint, and of finished particles that do not fit
+            into memory; 0 without both.
         notes: the assumptions.
     """
 
@@ -74,7 +75,7 @@ class Expectation:
             f"time       {format_seconds(self.seconds)}",
             f"memory     {format_bytes(self.bytes)} a worker, "
             f"{format_bytes(self.total_bytes)} in all",
-            f"disk       {format_bytes(self.disk_bytes)} for the checkpoint",
+            f"disk       {format_bytes(self.disk_bytes)} for checkpoint and particles",
         ]
         return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])
 
@@ -187,7 +188,8 @@ def _expect_one(request: FitRequest) -> Expectation:
         / workers,
         bytes=each,
         total_bytes=each if isinstance(executor, InProcess) else held_before + workers * each,
-        disk_bytes=0 if prepared.location is None else bytes_on_disk(job, population, islands),
+        disk_bytes=memory.disk
+        + (0 if prepared.location is None else bytes_on_disk(job, population, islands)),
         notes=(*count.notes, *notes),
     )
 

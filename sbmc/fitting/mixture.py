@@ -38,6 +38,7 @@ from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.weights import STACKED
 from sbmc.prediction.stacking import stack
 from sbmc.prior.by_layer import ByLayer
+from sbmc.storage.mapped import release_pages, room_beside
 
 NETWORK = "the network itself"
 
@@ -302,7 +303,7 @@ def fit_mixture(
 
 def _ready(examples: Examples, network: Posterior) -> Examples:
     """Rows in the dtype and on the device of the network, with targets as its likelihood wants."""
-    examples = examples.to(dtype=network.positions.dtype, device=network.positions.device)
+    examples = examples.to(dtype=network.dtype, device=network.positions.device)
     outputs = network.outputs(network.positions[0], rows(examples.inputs, 0, 2))[0]
     return Examples(examples.inputs, network.likelihood.check(examples.targets, outputs))
 
@@ -312,7 +313,7 @@ def _combined(
 ) -> Posterior:
     """One posterior of all islands; the islands of a member share its weight as they did before."""
     particles = max(member.positions.shape[1] for member in members)
-    positions = torch.cat([_widened(member.positions, particles) for member in members])
+    positions = _side_by_side([member.positions for member in members], particles)
     within = torch.cat([_padded(member.within, particles) for member in members])
     shares = torch.cat(
         [weight * member.weights.sum(1) for member, weight in zip(members, weights, strict=True)]
@@ -361,10 +362,17 @@ def _combined(
     return posterior
 
 
-def _widened(positions: Tensor, particles: int) -> Tensor:
-    """Islands with so many particles; those that are added have no weight."""
-    missing = particles - positions.shape[1]
-    return torch.cat([positions, positions[:, :1].expand(-1, missing, -1)], 1)
+def _side_by_side(members: Sequence[Tensor], particles: int) -> Tensor:
+    """All islands, with so many particles each; those that are added have no weight."""
+    islands, dim = sum(map(len, members)), members[0].shape[-1]
+    positions = room_beside(members, (islands, particles, dim))
+    every = [island for member in members for island in member]
+    for row, island in zip(positions, every, strict=True):
+        row[: len(island)] = island
+        row[len(island) :] = island[:1]
+        release_pages(island)
+        release_pages(row)
+    return positions
 
 
 def _padded(within: Tensor, particles: int) -> Tensor:

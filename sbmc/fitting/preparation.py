@@ -175,6 +175,7 @@ def prepare(request: FitRequest) -> Prepared:
         location,
         build.chunk_size,
         limit,
+        compute.store_dtype,
     )
     engine = build(anchor_positions[0], limit)
     if isinstance(start, str) and needs_splitting(engine, run_size):

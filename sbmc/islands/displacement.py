@@ -24,6 +24,7 @@ from sbmc.islands.job import Job
 from sbmc.log import logger
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.randomness import Stream, generator
+from sbmc.storage.mapped import release_pages
 from sbmc.target.curvature import estimate_fisher
 
 # Examples for the Fisher information, over all anchors: a rough figure needs no more, and the check
@@ -60,6 +61,7 @@ def with_displacement(islands: Sequence[Island], job: Job) -> list[Island]:
             prior, generator(job.seed, Stream.ISLANDS, island.report.index), population
         )
         measured.append(_measured(island, begin, inverse_widths[anchor]))
+        release_pages(island.positions)
     return measured
 
 

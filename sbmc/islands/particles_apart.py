@@ -20,6 +20,7 @@ import torch
 from sbmc.islands.checkpoints import saved_manifest
 from sbmc.islands.island import Island, IslandReport
 from sbmc.islands.memory_budget import RunSize, least_memory
+from sbmc.islands.particles_on_disk import ParticlesOnDisk
 from sbmc.target.engine import LikelihoodEngine
 
 SETTING = "particles_apart"
@@ -61,25 +62,30 @@ def split_islands(run_size: RunSize) -> RunSize:
     return replace(run_size, particles=1, numbers=numbers)
 
 
-def join_particles(parts: Sequence[Island], particles: int) -> list[Island]:
+def join_particles(
+    parts: Sequence[Island], particles: int, on_disk: ParticlesOnDisk | None = None
+) -> list[Island]:
     """Put the islands together again whose particles were sampled apart.
 
     Args:
         parts: islands of one particle each, in order.
         particles: how many make one island.
+        on_disk: the file that has their positions side by side; None if they are in memory.
 
     Returns:
         The islands. One of them fails if a particle of it has failed.
     """
     starts = range(0, len(parts), particles)
-    return [_joined(parts[start : start + particles]) for start in starts]
+    return [_joined(parts[start : start + particles], on_disk) for start in starts]
 
 
-def _joined(parts: Sequence[Island]) -> Island:
+def _joined(parts: Sequence[Island], on_disk: ParticlesOnDisk | None) -> Island:
     reports = [part.report for part in parts]
     report = _joined_report(reports)
     if report.outcome != "completed":
         return Island(report, None)
+    if on_disk is not None:
+        return Island(report, on_disk.island(report.index))
     # A draw of all particles comes before the next draw.
     draws = torch.stack([part.positions for part in parts if part.positions is not None], 1)
     return Island(report, draws.flatten(0, 1))

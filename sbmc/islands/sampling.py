@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ def sample_islands(
     retries: int,
     progress: bool | None,
     memory: Memory | None = None,
+    keep: Callable[[Island], Island] | None = None,
 ) -> Sampled:
     """Run the islands that have not ended in an earlier run.
 
@@ -50,6 +51,7 @@ def sample_islands(
         retries: how often an island that was lost is tried again.
         progress: None for automatic, False for silence, True for always.
         memory: the forecast, to be shown when the run begins.
+        keep: what becomes of an island that has ended; it stays in memory if None.
 
     Returns:
         The islands, and what a pilot run learned, with the sampler that follows from it.
@@ -68,8 +70,9 @@ def sample_islands(
         threads = executor.threads_each
         if location is not None:
             needed = bytes_on_disk(job, population, len(numbers))
+            needed += 0 if memory is None else memory.disk
             checkpoint = Checkpoint.open(
-                location, dict(identity), numbers, plan_for, threads, needed
+                location, dict(identity), numbers, plan_for, threads, needed, keep
             )
             # Threads decide the last bits where an operation is split among them.
             threads = checkpoint.threads
@@ -84,6 +87,7 @@ def sample_islands(
             progress=progress,
             finished=finished,
             expected="" if memory is None else f"memory: {format_bytes(memory.expected)} at most",
+            keep=keep,
         )
     retried = any(island.report.attempts > 1 for island in islands)
     return Sampled(islands, pilot, resumed=bool(finished) or retried)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,7 @@ def run_batches(
     progress: bool | None = None,
     finished: Mapping[int, Island] | None = None,
     expected: str = "",
+    keep: Callable[[Island], Island] | None = None,
 ) -> list[Island]:
     """Run batches of islands with an executor.
 
@@ -73,6 +74,7 @@ def run_batches(
         finished: islands that ended in an earlier run. They are not run again, but counted and
             returned.
         expected: the forecast of memory, as text for the first line of the progress.
+        keep: what becomes of an island that has ended; it stays in memory if None.
 
     Returns:
         All islands, the finished ones too, in the order of their numbers. One that was given up has
@@ -88,7 +90,7 @@ def run_batches(
     chosen = InProcess() if executor is None else executor
     if job.threads is None:
         job = replace(job, threads=chosen.threads_each)
-    run = _Run(job, checkpoint, int(retries), dict(finished or {}))
+    run = _Run(job, checkpoint, int(retries), dict(finished or {}), keep)
     run.add_batches([tuple(batch) for batch in batches])
     each, unit = job.progress_unit()
     total, before = len(run.numbers) * (each or 1), len(run.ended) * (each or 1)
@@ -108,10 +110,12 @@ class _Run:
         checkpoint: Checkpoint | None,
         retries: int,
         finished: dict[int, Island],
+        keep: Callable[[Island], Island] | None = None,
     ) -> None:
         self.ended = finished
         self.numbers = set(finished)
         self._job, self._checkpoint, self._retries = job, checkpoint, retries
+        self._keep = keep
         self._checkpoint_files: CheckpointFiles | None = (
             None if checkpoint is None else checkpoint.checkpoint_files()
         )
@@ -239,7 +243,8 @@ class _Run:
                 report = replace(island.report, attempts=self._begun[index])
                 island = replace(island, report=report)
             # The result of an earlier attempt that had ended is not replaced.
-            self.ended.setdefault(index, island)
+            if index not in self.ended:
+                self.ended[index] = island if self._keep is None else self._keep(island)
 
     def _retry_or_give_up(self, done: Done) -> None:
         batch, cause = done.batch, _describe(done.error)

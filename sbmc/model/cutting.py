@@ -56,14 +56,14 @@ def find_cut(recording: Recording) -> Cut | None:
     Returns:
         The cut, or None if there is no work below it.
     """
-    above: set[int] = set()
+    above = sampled_operations(recording)
     fixed: set[int] = set()  # operations that do not even depend on the inputs
     for position, operation in enumerate(recording.operations):
         read = list(operation.references())
         results = {each.position for each in read if isinstance(each, Result)}
-        if any(isinstance(each, Parameter) for each in read) or results & above:
-            above.add(position)
-        elif results <= fixed and not any(isinstance(each, Input) for each in read):
+        if position in above:
+            continue
+        if results <= fixed and not any(isinstance(each, Input) for each in read):
             fixed.add(position)
     crossing = _crossing(recording, above)
     # What does not come example by example is computed above the cut, from what does.
@@ -78,6 +78,19 @@ def find_cut(recording: Recording) -> Cut | None:
     if not crossing or not any(op.name.split(".")[1] in WORK for op in below):
         return None
     return Cut(recording, frozenset(above), tuple(crossing))
+
+
+def sampled_operations(recording: Recording) -> set[int]:
+    """Positions of the operations whose results depend on a sampled parameter."""
+    found: set[int] = set()
+    for position, operation in enumerate(recording.operations):
+        read = list(operation.references())
+        if any(
+            isinstance(each, Parameter) or (isinstance(each, Result) and each.position in found)
+            for each in read
+        ):
+            found.add(position)
+    return found
 
 
 def _crossing(recording: Recording, above: set[int]) -> list[Reference]:

@@ -8,8 +8,6 @@ sees a smaller model, whose inputs are the features.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +25,7 @@ from sbmc.model.parameters import ParameterSpace, named_tensors
 from sbmc.model.recorder import record
 from sbmc.model.recording import Unsupported
 from sbmc.model.threads import Lock
+from sbmc.storage.mapped import mapped_tensor
 
 BODY_BATCH = 256
 PROBE_EXAMPLES = 2
@@ -85,15 +84,7 @@ def _room(like: Tensor, examples: int, on_disk: bool) -> Tensor:
     shape = examples, *like.shape[1:]
     if not on_disk or like.device.type != "cpu":
         return like.new_empty(shape)
-    size = like[:1].numel() * examples
-    handle, name = tempfile.mkstemp(prefix="sbmc-features-")
-    try:
-        os.truncate(handle, max(1, size * like.element_size()))
-        mapped = torch.from_file(name, shared=True, size=size, dtype=like.dtype)
-    finally:
-        os.close(handle)
-        os.unlink(name)  # the mapping keeps it until the tensor is gone
-    return mapped.view(shape)
+    return mapped_tensor(shape, like.dtype)
 
 
 def split_model(model: nn.Module, space: ParameterSpace, inputs: Inputs) -> SplitModel | None:

@@ -19,6 +19,7 @@ from sbmc.model.kernels.native.chain import ChainKernel
 from sbmc.model.kernels.native.plan import NotAChain, find_steps
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import side_by_side, thread_count
+from sbmc.storage.mapped import release_pages
 
 PARTICLES_AT_ONCE, MOST_AT_ONCE = 10, 256
 # Examples that go through together. Of a single layer, whose weights are most of the reading, more.
@@ -81,38 +82,48 @@ class Predictor(NamedTuple):
         inputs: Inputs,
         dtype: torch.dtype | None = None,
         most: int | None = None,
+        chosen: Tensor | None = None,
     ) -> Iterator[tuple[slice, Tensor]]:
         """Go through all particles, some at a time.
 
         Args:
-            theta: `(particles, dim)`.
+            theta: `(particles, dim)`, possibly in a mapped file, of which some are read at a time.
             inputs: a batch of examples.
             dtype: to which particles are converted, some at a time; as they are if None.
             most: particles that go through together, at most; by rule if None.
+            chosen: the indices of those that are to go through, `(chosen,)`; all if None.
 
         Yields:
-            Which particles, and their outputs `(particles, examples, ...)`.
+            Which of them, and their outputs `(particles, examples, ...)`.
         """
         examples = count(inputs)
         size = self._particles_at_once(examples)
         size = size if most is None else min(size, most)
-        parts = [slice(start, start + size) for start in range(0, len(theta), size)]
+        total = len(theta) if chosen is None else len(chosen)
+        parts = [slice(start, start + size) for start in range(0, total, size)]
+
+        def particles(part: slice) -> Tensor:
+            some = theta[part] if chosen is None else theta[chosen[part]]
+            return some.to(dtype or theta.dtype)
+
         if self.kernel is None:
             prepared = self.forward.prepare(inputs)
             for part in parts:
-                yield part, self.forward(theta[part].to(dtype or theta.dtype), prepared)
+                yield part, self.forward(particles(part), prepared)
+                release_pages(theta)
             return
         kernel = self.kernel
         assert isinstance(inputs, Tensor)  # or there is no kernel
         laid = kernel.lay(inputs)
 
         def of_particles(part: slice) -> Tensor:
-            return kernel.outputs(theta[part].to(dtype or theta.dtype), laid, examples)
+            return kernel.outputs(particles(part), laid, examples)
 
         together = thread_count()  # not all: their outputs would be held at once
         for first in range(0, len(parts), together):
             some = parts[first : first + together]
             made = side_by_side(of_particles, some)
+            release_pages(theta)
             yield from zip(some, made, strict=True)
 
     def _particles_at_once(self, examples: int) -> int:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.checkpoints import differences
 from sbmc.islands.cost import Cost
 from sbmc.posterior.identity import DIVISIBLE, comparable
 from sbmc.posterior.posterior import Posterior
+from sbmc.storage.mapped import release_pages, room_beside
 
 
 def merge(posteriors: Sequence[Posterior]) -> Posterior:
@@ -73,7 +75,7 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         first._model,
         first.space,
         first.likelihood,
-        torch.cat([part.positions for part in parts])[rows],
+        _in_order([row for part in parts for row in part.positions], rows),
         log_evidence=torch.cat([part.log_evidence for part in parts])[rows],
         islands=[reports[k] for k in order],
         cost=_added([part.cost for part in parts], [len(part.islands) for part in parts]),
@@ -91,6 +93,15 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         every = [prior for priors in all_priors for prior in priors]
         merged.priors = [every[row] for row in rows]
     return merged
+
+
+def _in_order(islands: Sequence[Tensor], order: Sequence[int]) -> Tensor:
+    positions = room_beside(islands, (len(order), *islands[0].shape))
+    for row, index in zip(positions, order, strict=True):
+        row.copy_(islands[index])
+        release_pages(islands[index])
+        release_pages(row)
+    return positions
 
 
 def _refuse_duplicates(parts: Sequence[Posterior]) -> None:

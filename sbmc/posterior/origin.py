@@ -7,7 +7,7 @@ import hashlib
 from torch import Tensor, nn
 
 from sbmc.model.parameters import ParameterSpace, named_tensors
-from sbmc.storage.digests import tensor_bytes
+from sbmc.storage.digests import feed_tensor
 
 
 def origin_digest(
@@ -30,7 +30,7 @@ def origin_digest(
     digest = hashlib.sha256(f"{model_fingerprint}{space.names}{space.shapes}".encode())
     for tensor in (positions, weights):
         digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor_bytes(tensor))
+        feed_tensor(digest, tensor)
     return digest.hexdigest()
 
 
@@ -46,5 +46,5 @@ def fingerprint(model: nn.Module, space: ParameterSpace) -> str:
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         # BatchNorm's count of training batches has no part in predictions.
         if name not in sampled and name.rpartition(".")[2] != "num_batches_tracked":
-            digest.update(tensor_bytes(tensor))
+            feed_tensor(digest, tensor)
     return digest.hexdigest()

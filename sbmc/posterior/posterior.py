@@ -50,7 +50,8 @@ class Posterior:
     Attributes:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
             chain count as further particles. Islands that failed are not included. Their dtype may
-            be a shorter one than `dtype` (`Compute.store_dtype`).
+            be a shorter one than `dtype` (`Compute.store_dtype`), and under a `memory_limit` they
+            may be in a mapped file.
         weights: `(islands, particles)` float64, summing to 1.
         within: weights inside each island, every row summing to 1.
         weighting: how islands are combined, `"evidence"`, `"equal"` or, of a mixture, `"stacked"`.
@@ -237,9 +238,9 @@ class Posterior:
         """
         keep_to_one_thread_after_a_fork()
         weighted = self.weights.flatten() > 0
-        theta, weights = self.positions.flatten(0, 1), self.weights.flatten()
-        if not bool(weighted.all()):  # otherwise a copy of all particles is saved
-            theta, weights = theta[weighted.to(theta.device)], weights[weighted]
+        weights, chosen = self.weights.flatten(), None
+        if not bool(weighted.all()):
+            weights, chosen = weights[weighted], weighted.nonzero()[:, 0].to(self.positions.device)
         parts: list[Any] = []
         most = None
         if memory_limit is not None:
@@ -251,7 +252,7 @@ class Posterior:
             self._threads_for(inputs, batch_size or PREDICTION_BATCH),
         ):
             for batch in batches:
-                parts.append(self._predict_batch(theta, weights, batch, most))
+                parts.append(self._predict_batch(weights, chosen, batch, most))
                 done += count(batch)
                 bar.update(done)
                 # Many small results between large temporary arrays prevent the memory of these from
@@ -350,8 +351,9 @@ class Posterior:
         return threads_for(multiplications(inputs, rows_at_once, weights), weights, apart=False)
 
     def _predict_batch(
-        self, theta: Tensor, weights: Tensor, batch: Inputs, most: int | None = None
+        self, weights: Tensor, chosen: Tensor | None, batch: Inputs, most: int | None = None
     ) -> Any:
+        theta = self.positions.flatten(0, 1)
         batch = tree_map(lambda t: t.to(theta.device), batch)
         predictor, split = self._predictor_for(batch)
         noise = self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
@@ -360,7 +362,7 @@ class Posterior:
         )
         with torch.no_grad():
             inputs = batch if split is None else split.features(batch)
-            for part, outputs in predictor.outputs(theta, inputs, self.dtype, most):
+            for part, outputs in predictor.outputs(theta, inputs, self.dtype, most, chosen):
                 sums.add(outputs, weights[part])
         return sums.prediction()
 

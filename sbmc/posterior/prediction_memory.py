@@ -14,6 +14,7 @@ from sbmc.likelihoods import Custom
 from sbmc.model.data import Examples, tree_map
 from sbmc.model.footprint import measure_footprint
 from sbmc.model.predicting import PARTICLES_AT_ONCE
+from sbmc.storage.mapped import is_mapped, release_pages
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
@@ -63,12 +64,16 @@ def pieces_within(
     outputs_alone = Custom(lambda outputs, targets: outputs.flatten(1).sum(-1))
     examples = Examples(one, torch.zeros(1, device=theta.device))
     footprint = measure_footprint(predictor.forward, outputs_alone, examples, theta)
+    release_pages(posterior.positions)
     held = resident_bytes() + ALLOWANCE
+    # The rows of a mapped file that are read count as memory, until they are released.
+    stored = posterior.positions[0, 0].nbytes if is_mapped(posterior.positions) else 0
+    each_particle = PARAMETER_COPIES * theta.nbytes + stored
 
     def peak(pieces: Pieces) -> int:
         each = footprint.shared + pieces.particles * footprint.own
         activations = ACTIVATION_COPIES * pieces.examples * each
-        return held + pieces.particles * PARAMETER_COPIES * theta.nbytes + activations
+        return held + pieces.particles * each_particle + activations
 
     pieces = Pieces(batch_size or predictor.batch, PARTICLES_AT_ONCE)
     while peak(pieces) > limit and pieces.particles > 1:

@@ -27,7 +27,7 @@ from sbmc.posterior.saved_probe import (
     first_and_last,
     record_outputs,
 )
-from sbmc.storage.digests import tensor_bytes
+from sbmc.storage.digests import feed_tensor
 from sbmc.storage.files import atomic_write, parse_json
 
 FORMAT = "sbmc-posterior"
@@ -160,7 +160,7 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
-        digest.update(tensor_bytes(tensors[name]))
+        feed_tensor(digest, tensors[name])
     return digest.hexdigest()
 
 

@@ -9,8 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbmc.storage.mapped import release_pages
+
 # Long enough to be unique in practice, and short enough to read.
 DIGITS = 16
+# Bytes that are read at a time.
+PIECE = 2**24
 
 
 def digest(*values: Any) -> str:
@@ -28,7 +32,7 @@ def digest(*values: Any) -> str:
 def _feed(state: Any, value: Any) -> None:
     if isinstance(value, Tensor):
         state.update(f"{tuple(value.shape)}{value.dtype}".encode())
-        state.update(tensor_bytes(value))
+        feed_tensor(state, value)
     elif isinstance(value, Mapping):
         for name in sorted(value):
             state.update(f"{name}:".encode())
@@ -41,7 +45,15 @@ def _feed(state: Any, value: Any) -> None:
         state.update(repr(value).encode())
 
 
-def tensor_bytes(tensor: Tensor) -> memoryview:
-    """The bytes of a tensor, on whatever device it is."""
+def feed_tensor(state: Any, tensor: Tensor) -> None:
+    """Add the bytes of a tensor, on whatever device it is, to a digest.
+
+    Args:
+        state: of `hashlib`.
+        tensor: one in a mapped file is read piece by piece, and takes little memory.
+    """
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().data
+    data = flat.view(torch.uint8).numpy().data
+    for start in range(0, len(data), PIECE):
+        state.update(data[start : start + PIECE])
+        release_pages(flat)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import is_whole, require
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood
-from sbmc.model.cutting import find_cut
+from sbmc.model.cutting import find_cut, sampled_operations
 from sbmc.model.data import Examples, Inputs, as_examples, as_inputs, count, rows
 from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.fused import foldable
@@ -145,6 +146,23 @@ def explain(
         >>> found.path, found.layers[0].kind
         ('fused', 'linear')
     """
+    found = find_explanation(
+        model, x, parameters=parameters, likelihood=likelihood, particles=particles, path=path
+    )
+    print(found)
+    return found
+
+
+def find_explanation(
+    model: nn.Module,
+    x: Any,
+    *,
+    parameters: Selection = "all",
+    likelihood: Any = "categorical",
+    particles: int = 10,
+    path: str = "auto",
+) -> Explanation:
+    """What `explain` prints, without printing it; the arguments are the same."""
     good = is_whole(particles) and particles >= 1
     require(good, "particles", "a positive integer", particles)
     space = select_parameters(model, parameters)
@@ -158,7 +176,7 @@ def explain(
     engine.settle()
     seconds = _seconds(engine, anchor, int(particles)) * len(examples) / measured
     reasons = tuple(each for each in (builder.path_reason, engine.kernel_reason) if each)
-    found = Explanation(
+    return Explanation(
         layers=tuple(_layers(model, space, some.inputs, engine, builder.frozen_below)),
         path=engine.path,
         kernel=engine.kernel,
@@ -170,8 +188,6 @@ def explain(
         seconds_per_epoch=seconds,
         advice=tuple(_advice(engine, builder.path_reason)),
     )
-    print(found)
-    return found
 
 
 def _examples(model: nn.Module, x: Any, likelihood: Likelihood) -> Examples:
@@ -205,8 +221,11 @@ def _layers(
         recording = record(model, space, rows(inputs, 0, 2))
     except Unsupported:
         return _modules(model, space, engine, cut_at)
-    cut = find_cut(recording) if cut_at else None
-    above = range(len(recording.operations)) if cut is None else cut.above
+    above: Collection[int] = range(len(recording.operations))
+    if cut_at:
+        cut = find_cut(recording)
+        # A last layer is cut off whatever is in front of it.
+        above = sampled_operations(recording) if cut is None else cut.above
     fuses = engine.path == "fused" and engine.kernel is None
     folded = foldable(recording) if fuses else {}
     plans = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -12,6 +13,7 @@ from torch import nn
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.checkpoints import FileCheckpointer, Stopped
+from sbmc.islands.checkpoints.manifest import Manifest
 from sbmc.islands.executors import InProcess
 
 # Three particles are few.
@@ -172,6 +174,37 @@ def test_other_data_another_model_and_another_version_are_refused(tmp_path, monk
     monkeypatch.setattr(sbmc, "__version__", "9.9")
     with pytest.raises(BadInput, match=r"versions.sbmc is .* there and '?9.9'? here"):
         run(at(tmp_path))
+
+
+def without_setting(folder, name):
+    """A checkpoint as it was written before a setting of the sampler existed."""
+    manifest = Manifest.from_json((folder / "manifest.json").read_bytes(), str(folder))
+    del manifest.identity["sampler_settings"][name]
+    (folder / "manifest.json").write_bytes(manifest.to_json())
+
+
+def test_a_checkpoint_from_before_an_optional_setting_goes_on(tmp_path, monkeypatch):
+    """`noise` came later, and None is the stream of before."""
+    sampler = SAMPLERS["sghmc"]
+    undisturbed = run(sampler=sampler)
+    stop = StopAt(monkeypatch)
+    stop.left = 5
+    with pytest.raises(KeyboardInterrupt):
+        run(at(tmp_path), sampler=sampler)
+    without_setting(tmp_path, "noise")
+    stop.left = None
+    same(run(at(tmp_path), sampler=sampler), undisturbed)
+
+
+def test_a_checkpoint_from_before_is_refused_for_what_it_cannot_be(tmp_path):
+    run(at(tmp_path), sampler=SAMPLERS["sghmc"])
+    without_setting(tmp_path, "noise")
+    other = dataclasses.replace(SAMPLERS["sghmc"], noise="philox")
+    with pytest.raises(BadInput, match=r"noise is missing there and 'philox' here"):
+        run(at(tmp_path), sampler=other)
+    without_setting(tmp_path, "warmup")
+    with pytest.raises(BadInput, match=r"warmup is missing there and 0\.5 here"):
+        run(at(tmp_path), sampler=SAMPLERS["sghmc"])
 
 
 def test_threads_are_those_of_the_first_call(tmp_path, monkeypatch):

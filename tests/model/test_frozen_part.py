@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import tempfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +19,7 @@ from sbmc.model.forward import build_forward
 from sbmc.model.frozen_part import BODY_BATCH, split_model
 from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import select_parameters
+from sbmc.storage.mapped import is_mapped
 
 
 class Net(nn.Module):
@@ -200,13 +200,14 @@ def test_work_below_the_cut_is_not_done_again(data):
     assert "aten.embedding" not in kinds
 
 
-def test_features_may_be_kept_in_a_file():
+def test_features_may_be_kept_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     inputs = torch.randn(2 * BODY_BATCH + 3, 4)
     cut = split(Net(), inputs)
-    before = set(Path(tempfile.gettempdir()).glob("sbmc-features-*"))
     mapped, plain = cut.features(inputs, on_disk=True), cut.features(inputs)
     assert torch.equal(mapped, plain)
-    assert set(Path(tempfile.gettempdir()).glob("sbmc-features-*")) == before
+    assert (is_mapped(mapped), is_mapped(plain)) == (True, False)
+    assert list(tmp_path.iterdir()) == []  # it has no name
 
 
 def test_large_features_go_to_a_file(data, monkeypatch):

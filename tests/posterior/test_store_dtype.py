@@ -77,3 +77,22 @@ def test_a_checkpoint_does_not_depend_on_it(full, tmp_path):
 def test_a_dtype_without_fractions_is_refused():
     with pytest.raises(BadInput, match=r"`store_dtype` must be a floating-point torch\.dtype"):
         sbmc.Compute(store_dtype=torch.int8)
+
+
+def test_a_mixture_is_chosen_in_the_dtype_of_the_model():
+    rows = INPUTS[:12] + 0.3, DATA[1][:12]
+    full, short = (
+        sbmc.fit(
+            network(),
+            DATA,
+            sampler=sbmc.HMC(steps=10),
+            particles=3,
+            validation=rows,
+            compute=sbmc.Compute(store_dtype=dtype),
+        )
+        for dtype in (None, torch.bfloat16)
+    )
+    assert short.positions.dtype == torch.bfloat16
+    assert torch.equal(short.positions, full.positions.bfloat16())
+    scores = [[member.log_score for member in each.mixture.members] for each in (full, short)]
+    assert scores[1] == pytest.approx(scores[0], abs=0.02)

@@ -25,6 +25,8 @@ from sbmc.islands.job import Batch
 
 # (numbers of islands) -> the batches in which they run
 BatchPlanner = Callable[[Sequence[int]], list[Batch]]
+# What becomes of an island that was read
+Keep = Callable[[Island], Island]
 _MOST_NAMED = 5
 
 
@@ -74,13 +76,16 @@ class Checkpoint:
         identity: all that decides the bits of an island.
     """
 
-    def __init__(self, store: Store, every: float, manifest: Manifest) -> None:
+    def __init__(
+        self, store: Store, every: float, manifest: Manifest, keep: Keep | None = None
+    ) -> None:
         self.store = store
         self.path = store.where()
         self.every = every
         self.batches = manifest.batches
         self.threads = manifest.threads
         self.identity = manifest.identity
+        self._keep = keep
         self._final: dict[int, Island] = {}
 
     @classmethod
@@ -92,6 +97,7 @@ class Checkpoint:
         planner: BatchPlanner,
         threads: int,
         needed_bytes: int = 0,
+        keep: Keep | None = None,
     ) -> Checkpoint:
         """Make a checkpoint, or continue with that of the same run.
 
@@ -105,6 +111,7 @@ class Checkpoint:
             threads: threads of one batch, unless the checkpoint exists and has their number.
             needed_bytes: space that all islands may take. Islands that have ended are not written
                 again, so that only the share of the others has to be free.
+            keep: what becomes of an island that is read; it stays in memory if None.
 
         Raises:
             BadInput: the folder belongs to another run, has more islands than this one, was written
@@ -123,7 +130,7 @@ class Checkpoint:
             old = Manifest.from_json(data, store.where())
             _require_same(store.where(), old.identity, identity)
             manifest = _extended(store.where(), old, islands, planner)
-        checkpoint = cls(store, location.every, manifest)
+        checkpoint = cls(store, location.every, manifest, keep)
         unfinished = {index for batch in checkpoint.open_batches() for index in batch}
         if manifest is old and not unfinished:
             # Nothing has to be written, so that a full or read-only disk is good enough.
@@ -139,7 +146,7 @@ class Checkpoint:
 
     def finished(self) -> dict[int, Island]:
         """The islands of this run that have a final result, by number, with tensors on the CPU."""
-        new = read_islands(self.store, skip=self._final.keys())
+        new = read_islands(self.store, skip=self._final.keys(), keep=self._keep)
         self._final |= {i: island for i, island in new.items() if is_final(island.report)}
         numbers = {index for batch in self.batches for index in batch}
         return {index: self._final[index] for index in sorted(numbers & self._final.keys())}

@@ -18,6 +18,8 @@ from sbmc.target.probe import is_probe, probe_differences
 FORMAT = "sbmc-checkpoint"
 VERSION = 1
 NAME = "manifest.json"
+# Where a run's description has the settings of its sampler.
+SAMPLER = "sampler_settings."
 _MISSING = Phrase("missing")
 _CHECKSUM = re.compile(r"[0-9a-f]{16,}")
 _MOST_LETTERS = 60
@@ -94,13 +96,17 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         One phrase for each difference, in the order of `old` and then of `new`. Nested values have
         dotted names. Only the beginning of a checksum is shown. A probe (see `sbmc.target.probe`)
         follows from all the rest, so that it is compared, up to rounding, only if there is no other
-        difference and both descriptions have it.
+        difference and both descriptions have it. A setting of the sampler that is None in one
+        description may be missing in the other: it did not exist yet, and None is as it was before.
 
     Example:
         >>> differences({"s": 0.25, "sampler": {"steps": 20}}, {"s": 0.1, "sampler": {"steps": 10}})
         ['s is 0.25 there and 0.1 here', 'sampler.steps is 20 there and 10 here']
         >>> differences({"data": "0123456789abcdef"}, {"data": "fedcba9876543210"})
         ['data differ (checksum 01234567 there and fedcba98 here)']
+        >>> older = {"sampler_settings": {"epochs": 9}}
+        >>> differences(older, {"sampler_settings": {"epochs": 9, "noise": None}})
+        []
     """
     saved, current = _flat(old), _flat(new)
     probes = [
@@ -111,6 +117,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         _difference(name, saved.get(name, _MISSING), current.get(name, _MISSING))
         for name in dict.fromkeys([*saved, *current])
         if not _equal(saved.get(name, _MISSING), current.get(name, _MISSING))
+        and not (name.startswith(SAMPLER) and saved.get(name) is current.get(name) is None)
     ]
     both = [name for name in probes[0] if name in probes[1]]
     return differing or [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from typing import Any
 
@@ -89,12 +89,18 @@ def write_island(store: Store, island: Island) -> None:
     store.write(island_name(index), encode_island(island))
 
 
-def read_islands(store: Store, *, skip: Collection[int] = ()) -> dict[int, Island]:
+def read_islands(
+    store: Store,
+    *,
+    skip: Collection[int] = (),
+    keep: Callable[[Island], Island] | None = None,
+) -> dict[int, Island]:
     """Read all islands that have a file, by number. A damaged file is reported and skipped.
 
     Args:
         store: the checkpoint's folder.
         skip: the numbers of islands that are not read.
+        keep: what becomes of each island that was read, before the next is; see `ParticlesOnDisk`.
 
     Raises:
         BadInput: a later version wrote one of them.
@@ -108,7 +114,7 @@ def read_islands(store: Store, *, skip: Collection[int] = ()) -> dict[int, Islan
         data = store.read(name)
         island = None if data is None else _read(store, int(match[1]), data)
         if island is not None:
-            islands[int(match[1])] = island
+            islands[int(match[1])] = island if keep is None else keep(island)
     return islands
 
 

@@ -1,0 +1,136 @@
+"""Explains a network that is named on the command line; see `sbmc.explain`."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbmc.checks import BadInput, Phrase, require
+from sbmc.cli.own_model import load_model
+from sbmc.likelihoods import Gaussian
+from sbmc.target.explanation import find_explanation
+
+# The noise of a Gaussian likelihood changes no time.
+LIKELIHOODS = {"categorical": "categorical", "gaussian": Gaussian(noise_variance=1.0)}
+
+
+def explain_own_model(
+    reference: str,
+    data: Path | None,
+    input_shape: str | None,
+    *,
+    tokens: int | None,
+    examples: int,
+    parameters: str,
+    likelihood: str,
+    particles: int,
+    path: str,
+    as_json: bool,
+) -> None:
+    """Print how a network is evaluated.
+
+    Args:
+        reference: of the network, as `load_model` takes it.
+        data: a file of inputs, or None.
+        input_shape: of an example, such as `"1x28x28"`, or None: one of the two is given.
+        tokens: made-up inputs are whole numbers below this; real numbers if None.
+        examples: how many are made up.
+        parameters: which ones are sampled.
+        likelihood: `"categorical"` or `"gaussian"`.
+        particles: how many are evaluated together.
+        path: as in `sbmc.explain`.
+        as_json: whether to print JSON instead of a table.
+
+    Raises:
+        BadInput: an argument breaks its rule, or the network cannot be called on the inputs.
+    """
+    given = (data is not None) + (input_shape is not None)
+    rule = "given, or else --data, and not both: they say what the inputs are"
+    require(given == 1, "input_shape", rule, Phrase("both" if given else "neither"))
+    require(tokens is None or data is None, "tokens", "left out with --data", tokens)
+    require(likelihood in LIKELIHOODS, "likelihood", "categorical or gaussian", likelihood)
+    if data is not None:
+        inputs = read_inputs(data)
+    else:
+        inputs = made_up_inputs(str(input_shape), examples, tokens)
+    model = load_model(reference)
+    try:
+        with torch.no_grad():
+            model.eval()(inputs[:1])
+    except Exception as error:
+        raise BadInput(
+            f"`model` must be one that takes inputs of shape {tuple(inputs.shape)} and dtype "
+            f"{str(inputs.dtype).removeprefix('torch.')}, but got {reference!r}, which raised "
+            f"{type(error).__name__}: {error}. Give its own with --input-shape (--tokens for an "
+            "embedding) or --data."
+        ) from error
+    found = find_explanation(
+        model,
+        inputs,
+        parameters=parameters,
+        likelihood=LIKELIHOODS[likelihood],
+        particles=particles,
+        path=path,
+    )
+    if not as_json:
+        print(found)
+        return
+    content = asdict(found) | {"layers": [layer._asdict() for layer in found.layers]}
+    print(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def read_inputs(file: Path) -> Tensor:
+    """The inputs in an `.npz` file: its array `inputs`, or the only one that it has.
+
+    Raises:
+        BadInput: there is no such file or array, or it is not of numbers.
+    """
+    require(file.is_file(), "data", "an .npz file that exists", str(file))
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        # NumPy's own message advises to unpickle it.
+        raise BadInput(f"`data` must be a readable .npz file, but got {str(file)!r}.") from error
+    name = "inputs" if len(arrays) != 1 else next(iter(arrays))
+    require(name in arrays, "data", "a file with an array `inputs`", sorted(arrays))
+    inputs = arrays[name]
+    good = inputs.ndim >= 1 and inputs.size > 0 and inputs.dtype.kind in "fiub"
+    shown = Phrase(f"{name} of shape {inputs.shape} and dtype {inputs.dtype}")
+    require(good, "data", "a file with inputs (examples, ...) of numbers", shown)
+    values = torch.from_numpy(np.ascontiguousarray(inputs))
+    return values.to(torch.get_default_dtype()) if inputs.dtype.kind == "f" else values
+
+
+def made_up_inputs(shape: str, examples: int, tokens: int | None = None) -> Tensor:
+    """Random inputs of a shape.
+
+    Args:
+        shape: of one example, such as `"1x28x28"`.
+        examples: how many.
+        tokens: whole numbers below this; real numbers if None.
+
+    Returns:
+        `(examples, *shape)`; always the same.
+
+    Raises:
+        BadInput: the text is not a shape.
+
+    Example:
+        >>> made_up_inputs("1x28x28", 5).shape, made_up_inputs("12", 5, tokens=100).dtype
+        (torch.Size([5, 1, 28, 28]), torch.int64)
+    """
+    sizes = shape.strip().lower().split("x")
+    good = all(size.isdecimal() and int(size) > 0 for size in sizes)
+    require(good, "input_shape", "whole numbers with x between them, such as 1x28x28", shape)
+    full = examples, *map(int, sizes)
+    rng = torch.Generator().manual_seed(0)
+    if tokens is not None:
+        return torch.randint(tokens, full, generator=rng)
+    return torch.randn(full, generator=rng)
