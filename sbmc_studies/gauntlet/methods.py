@@ -41,8 +41,9 @@ ENGINE = ("path", "kernel")
 LAPLACE_DRAWS = 100  # of the outputs, which cost nothing but their own sampling
 # Time and memory of the package's Jacobians grow with the square of the rows in a call.
 LAPLACE_ROWS = 20
-# Of SGD while weights are averaged, in SWAG's paper.
-SWA_RATE = 0.01
+# Of SGD while weights are averaged: that of SWAG's paper, and lower ones for networks on which it
+# diverges, such as BERT. An epoch may add so much to the loss that the training ended with.
+SWA_RATES, SWA_RISE = (0.01, 1e-3, 1e-4, 1e-5), 0.1
 # Of dropout before the last layer, where a network has none of its own to keep switched on.
 DROPOUT_RATE = 0.1
 
@@ -169,9 +170,10 @@ def swag_posterior(run: PairRun) -> Fitted:
     """SWAG with ten draws (Maddox et al., 2019): the network, trained for as long again."""
     trained = run.network
     began = time.perf_counter()
-    posterior = swag(trained.model, run.data.train, **_averaging(run))
+    settings, trials = _averaging(run)
+    posterior = swag(trained.model, run.data.train, **settings)
     seconds = trained.seconds + time.perf_counter() - began
-    return _fitted(posterior, seconds, 2 * run.passes)
+    return _fitted(posterior, seconds, 2 * run.passes + trials)
 
 
 def mc_dropout(run: PairRun) -> Fitted:
@@ -216,7 +218,8 @@ def sms_ubu(run: PairRun) -> Fitted:
     The anchor averages the network, trained for as long again; ten chains share three trainings.
     """
     began = time.perf_counter()
-    anchor = train_swa(run.network.model, run.data.train, **_averaging(run))
+    settings, trials = _averaging(run)
+    anchor = train_swa(run.network.model, run.data.train, **settings)
     averaged = time.perf_counter() - began
     fitted = _sampled(
         run,
@@ -225,7 +228,8 @@ def sms_ubu(run: PairRun) -> Fitted:
         prior=sbmc.Prior(factor_variance=1 / 50),
         sampler=sbmc.UBU(epochs=max(2, 3 * run.passes // 10)),
     )
-    return replace(fitted, seconds=fitted.seconds + averaged, passes=fitted.passes + run.passes)
+    passes = fitted.passes + run.passes + trials
+    return replace(fitted, seconds=fitted.seconds + averaged, passes=passes)
 
 
 METHODS: dict[str, Callable[[PairRun], Fitted]] = {
@@ -320,20 +324,32 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _averaging(run: PairRun) -> dict[str, Any]:
-    """Settings of SWA and SWAG: SGD goes on from the network, and all its epochs count."""
+def _averaging(run: PairRun) -> tuple[dict[str, Any], int]:
+    """Settings of SWA and SWAG, and the epochs that it took to find the learning rate.
+
+    SGD goes on from the network, at the highest rate whose first epoch does not undo its training.
+    """
+    trained = run.network.model
     _, variance = optimiser_of(run.pair.training, len(run.data.train[1]))
-    return {
+    settings: dict[str, Any] = {
         "parameters": run.pair.parameters,
         "prior_variance": variance,
         "epochs": run.passes,
         "warmup_epochs": 0,
-        "learning_rate": SWA_RATE,
-        "swa_learning_rate": SWA_RATE,
         "batch_size": run.pair.training["batch_size"],
         "seed": run.seed,
         "progress": False,
     }
+    bound = trained.history.train_loss[-1] + SWA_RISE  # type: ignore[union-attr, index]
+    for trials, rate in enumerate(SWA_RATES, start=1):
+        settings |= {"learning_rate": rate, "swa_learning_rate": rate}
+        try:
+            once = train_swa(trained, run.data.train, **settings | {"epochs": 1})
+        except RuntimeError:  # the loss stopped being finite
+            continue
+        if once.history.train_loss[-1] <= bound:  # type: ignore[union-attr, index]
+            return settings, trials
+    raise NotSupported(f"SGD undoes the network's training at any rate from {SWA_RATES[-1]:g} on")
 
 
 def _decay_variance(run: PairRun) -> float:
