@@ -24,6 +24,7 @@ from torch import Tensor
 from sbmc.samplers import hmc_kernel, langevin, lowrank
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.noise import IslandNoise, island_rows
+from sbmc.samplers.particle_steps import factors_after_move, factors_after_step, shortened
 from sbmc.samplers.thermostat import (
     HeatMeter,
     decide,
@@ -176,7 +177,7 @@ def step_on_all_data(
         half: the epochs after which particles that are put back are counted.
     """
     before = state.dynamics
-    sizes = rng.per_particle([run.step_size for run in runs])
+    sizes = torch.cat([run.particle_steps for run in runs]).to(state.log_likelihood.device)
     moved, info = langevin.step(rng, before, target, step_size=sizes, friction=FRICTION)
     errors = langevin.energy_error(before, moved, info)
     thrown = ~(errors < error_limit(state.position.shape[1]))  # what is not a number, too
@@ -197,6 +198,7 @@ def step_on_all_data(
         growth = SEARCH_GROWTH if made < max(SEARCH_STEPS, steps / 4) else GROWTH
         factor = factor_for_errors(errors[rows], growth)
         run.step_size = min(run.step_size * factor, LARGEST_STEP)
+        run.factors = factors_after_step(run.particle_factors, errors[rows].cpu())
         if made >= (1 - AVERAGED) * steps:
             run.log_sizes += math.log(run.step_size)
             run.sizes += 1
@@ -238,11 +240,16 @@ def make_exact_moves(
     here = hmc_kernel.HMCState(
         state.position, state.log_likelihood, state.gradient, *lowrank.identity(state.position)
     )
+    steps = [
+        run.particle_steps
+        * (1 if run.epochs < tuned_until else shortened(run.particles, run.sampling_steps))
+        for run in runs
+    ]
     moved, info = hmc_kernel.step(
         rng,
         here,
         target,
-        step_size=rng.per_particle([run.step_size for run in runs]),
+        step_size=torch.cat(steps).to(state.log_likelihood.device),
         leapfrog=rng.per_particle(counts).long(),
     )
     state.position.copy_(moved.position)
@@ -259,6 +266,8 @@ def make_exact_moves(
             run.tuning_moves += 1
             gain = 1 / math.sqrt(run.tuning_moves)
             run.step_size *= correction(mean) ** gain
+            wanted = torch.tensor([correction(each) for each in acceptance.tolist()])
+            run.factors = factors_after_move(run.particle_factors, wanted, gain)
         else:
             _note_move(run, acceptance, state.log_likelihood[rows].cpu())
         run.epochs += counts[i]

@@ -70,6 +70,7 @@ class AutoRun:
         energy: U per coordinate at that reading, or where particles were put back to.
         log_sizes: sum of the logarithms of step sizes, for their geometric mean.
         sizes: how many these are.
+        factors: of the step size for each particle, `(particles,)` float64; see `particle_steps`.
     """
 
     step_size: float
@@ -94,6 +95,18 @@ class AutoRun:
     energy: float = 0.0
     log_sizes: float = 0.0
     sizes: int = 0
+    factors: Tensor | None = None
+
+    @property
+    def particle_steps(self) -> Tensor:
+        """The step size of each particle, `(particles,)` float64."""
+        return self.step_size * self.particle_factors
+
+    @property
+    def particle_factors(self) -> Tensor:
+        """Step sizes over the island's, `(particles,)` float64; ones before any is known."""
+        known = self.factors
+        return torch.ones(self.particles, dtype=torch.float64) if known is None else known
 
     @property
     def particle_acceptance(self) -> Tensor | None:
