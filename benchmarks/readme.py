@@ -9,9 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.corners import corners_table
 from benchmarks.health import health_table
 from benchmarks.matched import matched_table
 from benchmarks.minibatch import GOALS as MINIBATCH_GOALS
+from benchmarks.no_knob import no_knob_table
+from benchmarks.overfitted import overfitted_table
 from benchmarks.prediction import prediction_table
 from benchmarks.settling import settling_table
 from benchmarks.speed_tables import whole_speed_table
@@ -36,6 +39,9 @@ TABLES: dict[str, Table] = {
     "health": ("health", health_table),
     "health autohmc": ("health_autohmc", health_table),
     "settling": ("settling", settling_table),
+    "corners": ("corners", corners_table),
+    "overfitted": ("overfitted", overfitted_table),
+    "no_knob": ("no_knob", no_knob_table),
     **{
         f"matched {study}": (f"matched_{study}", matched_table)
         for study in ("mnist7", "imdb", "cifar10")

@@ -24,6 +24,7 @@ from torch import Tensor
 from sbmc.samplers import hmc_kernel, langevin, lowrank
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.noise import IslandNoise, island_rows
+from sbmc.samplers.particle_steps import factors_after_move, factors_after_step, shortened
 from sbmc.samplers.thermostat import (
     HeatMeter,
     decide,
@@ -41,8 +42,8 @@ WINDOW = 8
 LARGEST_BATCH_STEP, LARGEST_STEP = 0.5, 1.0
 # Over this last part of the dynamics on mini-batches the step size is annealed, to this part of it.
 ANNEALED, LEAST_ANNEALING = 0.3, 0.1
-# Factors when particles blow up: most of an island, or a few.
-MOST_BLOWN, FEW_BLOWN = 0.5, 0.9
+# Factors when particles blow up: most of an island, or a few, early in the run or late.
+MOST_BLOWN, FEW_BLOWN_EARLY, FEW_BLOWN = 0.5, 0.7, 0.9
 # The fastest growth of a step size on all data: in the first quarter of the steps, or in the first
 # so many, and later; and the last part of the steps, whose geometric mean is handed on.
 SEARCH_GROWTH, SEARCH_STEPS, GROWTH, AVERAGED = 2.0, 8, 1.1, 1 / 3
@@ -77,7 +78,7 @@ def pass_over_batches(
         half: the epochs after which particles that are put back are counted.
     """
     parts = list(rng.permutations(len(batches)).split(batch_size, dim=1))
-    windows = max(1, len(parts) // WINDOW)
+    windows = max(1, round(len(parts) / WINDOW))
     bounds = [round(k * len(parts) / windows) for k in range(windows + 1)]
     made = runs[0].epochs
     late = made >= half
@@ -118,8 +119,9 @@ def pass_over_batches(
             for i, rows in _by_island(rng, blown):
                 many = 2 * int(rows.sum()) > len(rows)
                 _put_back(rng, state, runs, i, everyone if many else rows, late=late)
-                runs[i].step_size *= MOST_BLOWN if many else FEW_BLOWN
-                runs[i].excess, spoiled[i] = None, True
+                few = FEW_BLOWN if late else FEW_BLOWN_EARLY
+                runs[i].step_size *= MOST_BLOWN if many else few
+                runs[i].excess, runs[i].was_hot, spoiled[i] = None, True, True
         readings = meter.read()
         for i, (run, heat) in enumerate(zip(runs, readings, strict=True)):
             if spoiled[i]:
@@ -144,10 +146,13 @@ def pass_over_batches(
                 _put_back(rng, state, runs, i, everyone, late=late)
             elif decision.renew:
                 _renew_momenta(rng, state, runs, i, everyone)
-            # What blows up in the last half of the run is counted, so nothing grows there any more.
+            run.was_hot |= excess.likely > 1
+            # Heat comes all at once: a step size that was too large once is approached slowly. What
+            # blows up in the last half of the run is counted, so nothing grows there at all.
+            factor = min(decision.factor, GROWTH) if run.was_hot else decision.factor
             growing = annealing == 1 and made + last / len(parts) < half
-            if growing or decision.factor < 1:
-                run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
+            if growing or factor < 1:
+                run.step_size = min(run.step_size * factor, LARGEST_BATCH_STEP)
     for i, run in enumerate(runs):
         run.epochs += 1
         run.steps += len(parts)
@@ -178,7 +183,7 @@ def step_on_all_data(
         half: the epochs after which particles that are put back are counted.
     """
     before = state.dynamics
-    sizes = rng.per_particle([run.step_size for run in runs])
+    sizes = torch.cat([run.particle_steps for run in runs]).to(state.log_likelihood.device)
     moved, info = langevin.step(rng, before, target, step_size=sizes, friction=FRICTION)
     errors = langevin.energy_error(before, moved, info)
     thrown = ~(errors < error_limit(state.position.shape[1]))  # what is not a number, too
@@ -199,6 +204,7 @@ def step_on_all_data(
         growth = SEARCH_GROWTH if made < max(SEARCH_STEPS, steps / 4) else GROWTH
         factor = factor_for_errors(errors[rows], growth)
         run.step_size = min(run.step_size * factor, LARGEST_STEP)
+        run.factors = factors_after_step(run.particle_factors, errors[rows].cpu())
         if made >= (1 - AVERAGED) * steps:
             run.log_sizes += math.log(run.step_size)
             run.sizes += 1
@@ -240,11 +246,16 @@ def make_exact_moves(
     here = hmc_kernel.HMCState(
         state.position, state.log_likelihood, state.gradient, *lowrank.identity(state.position)
     )
+    steps = [
+        run.particle_steps
+        * (1 if run.epochs < tuned_until else shortened(run.particles, run.sampling_steps))
+        for run in runs
+    ]
     moved, info = hmc_kernel.step(
         rng,
         here,
         target,
-        step_size=rng.per_particle([run.step_size for run in runs]),
+        step_size=torch.cat(steps).to(state.log_likelihood.device),
         leapfrog=rng.per_particle(counts).long(),
     )
     state.position.copy_(moved.position)
@@ -261,6 +272,8 @@ def make_exact_moves(
             run.tuning_moves += 1
             gain = 1 / math.sqrt(run.tuning_moves)
             run.step_size *= correction(mean) ** gain
+            wanted = torch.tensor([correction(each) for each in acceptance.tolist()])
+            run.factors = factors_after_move(run.particle_factors, wanted, gain)
         else:
             _note_move(run, acceptance, state.log_likelihood[rows].cpu())
         run.epochs += counts[i]

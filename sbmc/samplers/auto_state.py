@@ -79,9 +79,11 @@ class AutoRun:
         coordinates: of all particles together, which decide the virial's standard error.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.
+        was_hot: whether a reading was too hot, or a particle has blown up, on mini-batches.
         energy: U per coordinate at that reading, or where particles were put back to.
         log_sizes: sum of the logarithms of step sizes, for their geometric mean.
         sizes: how many these are.
+        factors: of the step size for each particle, `(particles,)` float64; see `particle_steps`.
     """
 
     step_size: float
@@ -107,9 +109,22 @@ class AutoRun:
     coordinates: int = 1
     arrived: float = 0.0
     excess: float | None = None
+    was_hot: bool = False
     energy: float = 0.0
     log_sizes: float = 0.0
     sizes: int = 0
+    factors: Tensor | None = None
+
+    @property
+    def particle_steps(self) -> Tensor:
+        """The step size of each particle, `(particles,)` float64."""
+        return self.step_size * self.particle_factors
+
+    @property
+    def particle_factors(self) -> Tensor:
+        """Step sizes over the island's, `(particles,)` float64; ones before any is known."""
+        known = self.factors
+        return torch.ones(self.particles, dtype=torch.float64) if known is None else known
 
     @property
     def particle_acceptance(self) -> Tensor | None:

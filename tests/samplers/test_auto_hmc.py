@@ -11,15 +11,16 @@ import pytest
 import torch
 from checks import mean_and_covariance_fit
 from interrupting import Case, Interrupting
-from targets import conjugate_regression, flat_target, island_noise
+from targets import AnalyticTarget, conjugate_regression, flat_target, island_noise
 from torch import nn
 
 import sbmc
 from sbmc import AutoHMC
-from sbmc.samplers import auto_hmc, auto_phases, hmc_kernel, thermostat
+from sbmc.samplers import auto_hmc, auto_phases, hmc_kernel, particle_steps, thermostat
 from sbmc.samplers.auto_hmc import Schedule, schedule_of
-from sbmc.samplers.auto_phases import correction, leapfrog_steps
-from sbmc.samplers.auto_state import AutoRun, drift_in_words, virial_in_words
+from sbmc.samplers.auto_phases import correction, leapfrog_steps, make_exact_moves
+from sbmc.samplers.auto_state import AutoRun, AutoState, drift_in_words, virial_in_words
+from sbmc.samplers.particle_steps import shortened
 
 S = 0.25
 # So many examples are nine batches, so that 40 epochs begin on mini-batches.
@@ -98,22 +99,57 @@ class TestExactMoves:
         assert run.step_size > 0.1
         assert 0.6 < run.sampling_acceptance < 0.95
 
-    def test_the_step_size_is_frozen_before_they_count(self, monkeypatch):
+    def test_step_sizes_are_frozen_before_they_count(self, monkeypatch):
+        """Each particle then has two: its own and, in every third move, a third of it."""
         sizes = []
         step = hmc_kernel.step
 
         def noted(rng, state, target, *, step_size, leapfrog):
-            sizes.append(float(step_size[0]))
+            sizes.append(step_size.clone())
             return step(rng, state, target, step_size=step_size, leapfrog=leapfrog)
 
         monkeypatch.setattr(hmc_kernel, "step", noted)
         target = conjugate_regression().network_target(S)
         (run,) = AutoHMC(epochs=120).run(target, island_noise(8), torch.zeros(8, 3).double())
         assert run.tuning_moves >= 1
-        assert len(set(sizes[: run.tuning_moves + 1])) > 1
-        assert len(set(sizes[run.tuning_moves :])) == 1
-        assert run.step_size == sizes[-1]
-        assert run.sampling_steps == len(sizes) - run.tuning_moves
+        assert len({float(each[0]) for each in sizes[: run.tuning_moves + 1]}) > 1
+        frozen = sizes[run.tuning_moves :]
+        assert run.sampling_steps == len(frozen) >= 4
+        own = run.step_size * run.factors
+        for move, each in enumerate(frozen):
+            assert torch.equal(each, own * shortened(8, move))
+
+    def test_a_particle_where_the_posterior_is_narrow_has_a_small_step_of_its_own(self):
+        """Two Gaussians far apart, one a tenth as wide: at the island's step size it is stuck."""
+        target = AnalyticTarget(two_wells)
+        start = torch.full((8, 20), -5.0, dtype=torch.float64)
+        start[6:] = 5.0
+        (run,) = AutoHMC(epochs=400).run(target, island_noise(8), start)
+        assert (run.draws[0].mean(-1).sign() == start[:, 0].sign()).all()
+        wide, narrow = run.factors[:6], run.factors[6:]
+        assert narrow.max() < 0.3 * wide.min()
+        assert run.particle_acceptance.min() > 0.5
+
+    def test_a_particle_that_is_stuck_at_its_own_step_leaves_by_a_short_one(self, monkeypatch):
+        """With equal steps the narrow well is unstable; every third move is short enough."""
+        monkeypatch.setattr(particle_steps, "SHORT_STEP", 0.005)
+        here = torch.full((8, 20), 5.0, dtype=torch.float64)
+        target = AnalyticTarget(two_wells)
+        state = AutoState.at(here, torch.zeros_like(here))
+        for field, value in zip(state[2:4], target(here), strict=True):
+            field.copy_(value)
+        run, rng = AutoRun(1.0, 8), island_noise(8)
+        for _ in range(3):
+            make_exact_moves(rng, state, [run], target, tuned_until=0, epochs=100)
+        assert run.particle_acceptance.tolist() == pytest.approx([1 / 3] * 8, abs=0.01)
+        assert (state.position != here).all()
+
+
+def two_wells(z):
+    """With the prior, N(−5, 1) and N(5, 0.1²) in every coordinate, whose masses do not matter."""
+    wide = -(z + 5).square().sum(-1) / 2
+    narrow = -(z - 5).square().sum(-1) / (2 * 0.1**2)
+    return torch.logaddexp(wide, narrow) + z.square().sum(-1) / 2
 
 
 def at_the_mode(target, problem, particles):
