@@ -21,7 +21,7 @@ from benchmarks.tables import line
 from sbmc.prediction.metrics import nll
 from sbmc_studies.gauntlet.data import load_pair_data
 from sbmc_studies.gauntlet.pairs import Pair, gauntlet_pairs
-from sbmc_studies.gauntlet.training import train_pair
+from sbmc_studies.gauntlet.training import BATCHES, train_batch
 
 PAIRS = ("digits-mlp-2x64", "australian-mlp-1x32", "glass-mlp-2x128")
 SEEDS = (0, 1, 2)
@@ -36,7 +36,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def measure_pair(pair: Pair, seed: int, trainings: Sequence[float]) -> list[dict[str, Any]]:
     """Train a network, and fit it in every way at every budget."""
     data = load_pair_data(pair.data, seed)
-    trained = train_pair(pair, data, seed)
+    (trained,) = train_batch(pair, data, seed, BATCHES[0])
     rows = []
     for count in trainings:
         for way, settings in WAYS.items():
