@@ -66,6 +66,19 @@ def test_as_many_particles_as_examples_are_not_mixed_up(likelihood, reference, t
     torch.testing.assert_close(values, torch.stack([reference(o, targets) for o in outputs]))
 
 
+@pytest.mark.parametrize(("likelihood", "reference", "targets"), CASES[:2])
+def test_the_distribution_has_the_log_likelihood_of_a_row(likelihood, reference, targets, outputs):
+    distribution = likelihood.distribution(outputs)
+    assert distribution.batch_shape == (PARTICLES, EXAMPLES)
+    assert distribution.event_shape == targets.shape[1:]
+    torch.testing.assert_close(distribution.log_prob(targets), reference(outputs, targets))
+
+
+def test_a_log_likelihood_alone_has_no_distribution(outputs):
+    with pytest.raises(BadInput, match=re.escape("sbmc.Likelihood.of(function) takes one")):
+        Custom(squares).distribution(outputs)
+
+
 def test_categorical_is_stable_for_huge_outputs():
     outputs = torch.tensor([[[1e4, 0.0], [-1e4, 0.0]]])
     assert Categorical().log_prob(outputs, torch.tensor([0, 0])).tolist() == [[0.0, -1e4]]
@@ -184,7 +197,7 @@ def test_the_forms_that_a_likelihood_is_given_in():
         ("categoricl", "but got 'categoricl'. Did you mean 'categorical'?"),
         ("gauss", "`likelihood` must be 'categorical', sbmc.Gaussian(noise_variance=...) or a c"),
         (3, "or a callable, but got int."),
-        (Gaussian, "or a callable, but got type."),
+        (Gaussian, "or a callable, but got the class Gaussian."),
     ],
 )
 def test_unknown_likelihoods(spec, words):

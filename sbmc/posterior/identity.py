@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 import sbmc
 from sbmc.islands.island import Start, StartAtMembers
+from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples
 from sbmc.model.kernels import native
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
-from sbmc.posterior.saving import describe_likelihood
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.storage.digests import DIGITS, digest
 
@@ -27,7 +27,7 @@ EXPLANATIONS = ("kernel_reason", "path_reason", "frozen_below")
 def identify(
     model: nn.Module,
     space: ParameterSpace,
-    likelihood: Any,
+    likelihood: Likelihood,
     anchors: Tensor,
     prior: AnchoredPrior,
     examples: Examples,
@@ -51,7 +51,7 @@ def identify(
     return {
         "model": fingerprint(model, space)[:DIGITS],
         "parameters": list(space.names),
-        "likelihood": describe_likelihood(likelihood),
+        "likelihood": likelihood.describe(),
         "anchor": digest(anchors),
         "prior": digest(prior.mean, prior.scale),
         "data": digest(examples.inputs, examples.targets),

@@ -17,7 +17,7 @@ from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.cost import Cost
 from sbmc.islands.health import Health, assess
 from sbmc.islands.island import IslandReport
-from sbmc.likelihoods import Gaussian, Likelihood
+from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
 from sbmc.model.frozen_part import SplitModel
 from sbmc.model.parameters import ParameterSpace
@@ -30,7 +30,7 @@ from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
 from sbmc.posterior.prediction_memory import pieces_within
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
-from sbmc.prediction.mixture import ClassificationSums, RegressionSums
+from sbmc.prediction.mixture import mixed_prediction
 from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
 from sbmc.progress import open_progress
 from sbmc.target.memory_needs import multiplications
@@ -354,15 +354,10 @@ class Posterior:
     ) -> Any:
         batch = tree_map(lambda t: t.to(theta.device), batch)
         predictor, split = self._predictor_for(batch)
-        noise = self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
-        sums: ClassificationSums | RegressionSums = (
-            ClassificationSums() if self._likelihood.classification else RegressionSums(noise)
-        )
         with torch.no_grad():
             inputs = batch if split is None else split.features(batch)
-            for part, outputs in predictor.outputs(theta, inputs, self.dtype, most):
-                sums.add(outputs, weights[part])
-        return sums.prediction()
+            parts = predictor.outputs(theta, inputs, self.dtype, most)
+            return mixed_prediction(self._likelihood, ((o, weights[part]) for part, o in parts))
 
     def outputs(self, theta: Tensor, inputs: Inputs) -> Tensor:
         """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
-from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likelihood
+from sbmc.likelihoods import Custom, Gaussian, Likelihood, as_likelihood
 from sbmc.model.functional import converted
 from sbmc.model.parameters import ParameterSpace, named_tensors
 from sbmc.posterior.dtypes import as_dtype
@@ -48,7 +48,7 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "names": list(space.names),
         "shapes": [list(shape) for shape in space.shapes],
         "model": fingerprint(model, space),
-        "likelihood": describe_likelihood(posterior.likelihood),
+        "likelihood": posterior.likelihood.describe(),
         "islands": [report.as_dict() for report in posterior.islands],
         "cost": posterior.cost.as_dict(),
         "weighting": posterior.weighting,
@@ -201,15 +201,6 @@ def _require_parameters(model: nn.Module, space: ParameterSpace) -> None:
     for name, shape in zip(space.names, space.shapes, strict=True):
         has = tuple(tensors[name].shape) if name in tensors else Phrase("no such parameter")
         require(has == tuple(shape), "model", f"one whose {name} has shape {tuple(shape)}", has)
-
-
-def describe_likelihood(likelihood: Likelihood) -> dict[str, Any]:
-    """A likelihood as plain values; a callable cannot be described further."""
-    if isinstance(likelihood, Gaussian):
-        return {"name": "gaussian", "noise_variance": likelihood.noise_variance}
-    if isinstance(likelihood, Categorical):
-        return {"name": "categorical"}
-    return {"name": "custom", "classification": likelihood.classification}
 
 
 def _likelihood(description: dict[str, Any], given: Any) -> Likelihood:
