@@ -230,7 +230,7 @@ def fit_confidence(
         UserWarning: no prediction is incorrect, so the score can only find out-of-domain inputs.
 
     Example:
-        >>> from sbmc.prediction.prediction import classification_prediction
+        >>> from sbmc.prediction.combining import classification_prediction
         >>> slopes = torch.tensor([0.5, 1.0, 2.0]).view(-1, 1, 1)  # three particles
         >>> def predict(x):
         ...     outputs = slopes * torch.cat([-x, x], dim=1)

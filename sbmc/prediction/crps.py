@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -101,7 +102,7 @@ def integrated_crps(
     edges = torch.cat([inner, targets.to(inner).unsqueeze(0)]).sort(0).values
     nodes, shares = np.polynomial.legendre.leggauss(NODES)
     score = torch.zeros_like(edges[0])
-    for left, right in zip(edges[:-1], edges[1:], strict=True):
+    for left, right in pairwise(edges):
         half = (right - left) / 2
         for node, share in zip(nodes.tolist(), shares.tolist(), strict=True):
             values = left + half * (1 + node)

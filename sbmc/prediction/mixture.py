@@ -72,6 +72,7 @@ class ClassificationSums:
         self._particles = 0
         self._probs: Tensor | None = None
         self._aleatoric: Tensor | None = None
+        self._squares: Tensor | None = None
 
     def add(self, outputs: Tensor, weights: Tensor) -> None:
         """Add outputs (not probabilities) of particles with positive weights.
@@ -99,20 +100,26 @@ class ClassificationSums:
         self.largest.add(largest, weights)
         self.margin.add(largest - second, weights)
         self._weight += float(weights.sum())
-        if self._probs is None or self._aleatoric is None:
-            self._probs, self._aleatoric = mixed, aleatoric
+        of_each = torch.linalg.vector_norm(probs, dim=0).square_()
+        squares = torch.matmul(weights, of_each.flatten(1)).view(of_each.shape[1:])
+        if self._probs is None or self._aleatoric is None or self._squares is None:
+            self._probs, self._aleatoric, self._squares = mixed, aleatoric, squares
         else:
             self._probs += mixed
             self._aleatoric += aleatoric
+            self._squares += squares
 
     def prediction(self) -> Prediction:
         """The prediction of all particles that were added, with weights normalised to sum to 1."""
         assert self._probs is not None
         assert self._aleatoric is not None
+        assert self._squares is not None
         probs = (self._probs / self._weight).movedim(0, -1).contiguous()
         total = torch.special.entr(probs).sum(-1).clamp(min=0.0)
         # A single particle has no disagreement; two sums would differ in their last bits.
-        aleatoric = total.clone() if self._particles == 1 else self._aleatoric / self._weight
+        alone = self._particles == 1
+        aleatoric = total.clone() if alone else self._aleatoric / self._weight
+        squares = probs.square().sum(-1) if alone else self._squares / self._weight
         return Prediction(
             probs,
             total,
@@ -122,6 +129,7 @@ class ClassificationSums:
             mean_margin=self.margin.mean,
             variance_max_probability=self.largest.variance,
             variance_margin=self.margin.variance,
+            mean_square_probability=squares,
         )
 
 

@@ -61,8 +61,12 @@ class PredictiveMixture:
         while isinstance(components, Independent):
             components = components.base_dist
         self.components = components
-        device = components.mean.device
-        self.weights = weights.to(device, torch.float64)
+        self.weights = weights.to(components.mean.device, torch.float64)
+
+    @property
+    def examples(self) -> int:
+        """How many examples the mixture is for."""
+        return self.components.batch_shape[1]
 
     @property
     def mean(self) -> Tensor:
@@ -85,7 +89,7 @@ class PredictiveMixture:
         return self._mixed(cdf(self.components, values.to(self.weights).unsqueeze(0)))
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """log Σ_i w_i p_i(y|x), all outputs of an example together.
+        """The log density, log Σ_i w_i p_i(y|x), of all outputs of an example together.
 
         Args:
             targets: `(examples, ...)`.

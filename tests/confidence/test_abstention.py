@@ -14,7 +14,8 @@ from sbmc.confidence import ABSTAIN, ConfidenceClassifier, fit_confidence, from_
 from sbmc.confidence.abstention import _groups
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.origin import origin_digest
-from sbmc.prediction.prediction import Prediction, regression_prediction
+from sbmc.prediction.combining import regression_prediction
+from sbmc.prediction.prediction import Prediction
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from sbmc.checks import BadInput
 from sbmc.prediction import metrics
-from sbmc.prediction.prediction import Prediction, classification_prediction, regression_prediction
+from sbmc.prediction.combining import classification_prediction, regression_prediction
+from sbmc.prediction.prediction import Prediction
 
 
 @pytest.fixture(params=[2, 3, 8])

@@ -9,8 +9,8 @@ import torch
 
 from sbmc.checks import BadInput
 from sbmc.likelihoods import Categorical, Gaussian
+from sbmc.prediction.combining import classification_prediction, regression_prediction
 from sbmc.prediction.mixture import FEW_CLASSES, ClassificationSums, Moments, mixed_prediction
-from sbmc.prediction.prediction import classification_prediction, regression_prediction
 
 PARTICLES = 11
 

@@ -1,5 +1,7 @@
 """Mixtures of distributions: quantiles, densities and CRPS against scipy and quadrature."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -171,13 +173,12 @@ def test_a_weighted_quantile_that_is_equal_to_a_cumulated_weight():
     ]
 
 
-def test_without_a_distribution_function_draws_are_used(monkeypatch):
+def test_without_a_distribution_function_draws_are_used():
     mixture, _ = both("normal")
-    exact = {level: mixture.quantile(level) for level in (0.1, 0.5)}
     score = mixture.crps(torch.zeros(4))
 
     class Opaque(distributions.Distribution):
-        arg_constraints: dict = {}
+        arg_constraints: ClassVar[dict] = {}
         support = distributions.constraints.real
         mean, variance = LOCS, SCALES.square()
 
@@ -189,7 +190,7 @@ def test_without_a_distribution_function_draws_are_used(monkeypatch):
 
     before = torch.random.get_rng_state()
     opaque = PredictiveMixture(Opaque(), WEIGHTS)
-    for level, expected in exact.items():
+    for level in (0.1, 0.5):
         found = opaque.quantile(level)
         # 2,000 draws: the error in probability is below 0.012 in standard deviation.
         assert (mixture.cdf(found) - level).abs().max() < 0.06
