@@ -146,9 +146,9 @@ def test_gaussian_refusals(targets, outputs, words):
         Gaussian(noise_variance=1.0).check(torch.zeros(targets), torch.zeros(outputs))
 
 
-@pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, "1", True, None])
+@pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, "1", True])
 def test_noise_variance_is_positive_and_finite(value):
-    words = f"`noise_variance` must be positive and finite, but got {value!r}."
+    words = f"`noise_variance` must be positive and finite, or None to learn it, but got {value!r}."
     with pytest.raises(BadInput, match=re.escape(words)):
         Gaussian(noise_variance=value)
 
@@ -195,7 +195,7 @@ def test_the_forms_that_a_likelihood_is_given_in():
     ("spec", "words"),
     [
         ("categoricl", "but got 'categoricl'. Did you mean 'categorical'?"),
-        ("gauss", "`likelihood` must be 'categorical', sbmc.Gaussian(noise_variance=...) or a c"),
+        ("gauss", "`likelihood` must be one of 'categorical', 'bernoulli', "),
         (3, "or a callable, but got int."),
         (Gaussian, "or a callable, but got the class Gaussian."),
     ],

@@ -79,9 +79,11 @@ def predictions(posterior: Posterior, inputs: Any) -> Tensor:
             outputs = torch.cat(
                 [forward(rows, prepared) for rows in theta.split(PARTICLES_AT_ONCE)]
             )
-        outputs = outputs.double().cpu()
-        if posterior.likelihood.classification:
-            outputs = outputs.softmax(-1)
+        outputs, likelihood = outputs.double().cpu(), posterior.likelihood
+        if likelihood.classification:
+            outputs = likelihood.logits(outputs).softmax(-1)
+        else:
+            outputs = likelihood.moments(outputs).mean
         parts.append(outputs.flatten(1))
     require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
     return torch.cat(parts, 1)

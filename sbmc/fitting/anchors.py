@@ -122,6 +122,7 @@ class Anchoring:
             prior = anchored_prior(
                 anchor, self.s, variance, alpha=options.alpha, covariance=rule, centre=centre
             )
+        prior = original.around(prior)
         temperature = float(options.posterior_temperature)
         return prior if temperature == 1 else prior.tempered(temperature)
 

@@ -16,14 +16,16 @@ from sbmc.fitting.assembly import Subject
 from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
+from sbmc.islands.island import StartAtMembers
 from sbmc.islands.job import Job
 from sbmc.islands.memory_budget import Memory, RunSize, settle_memory
 from sbmc.islands.particles_apart import SETTING, needs_splitting, split_islands
 from sbmc.islands.process_memory import parse_bytes
-from sbmc.likelihoods import as_likelihood
 from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.model.functional import converted
+from sbmc.model.inferred_likelihood import resolve_likelihood
+from sbmc.model.noise import learn_noise
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
 from sbmc.posterior.identity import DIVISIBLE, EXPLANATIONS, identify, software
@@ -116,9 +118,10 @@ def prepare(request: FitRequest) -> Prepared:
     numbers = range(int(first_island), int(first_island) + int(islands))
     all_anchors = anchor_positions
     anchor_positions = anchor_positions[: numbers.stop]
-    family = as_likelihood(request.likelihood)
     examples = as_examples(request.data).to(dtype=dtype, device=like.device)
-    subject = Subject(converted(model, dtype, like.device), space, family)
+    network = converted(model, dtype, like.device)
+    family, likelihood_reason = resolve_likelihood(request.likelihood, network, examples)
+    subject = Subject(network, space, family)
     original = resolve_prior(
         request.prior_variance,
         subject.model,
@@ -128,8 +131,16 @@ def prepare(request: FitRequest) -> Prepared:
         examples=examples,
         likelihood=family,
     ).to(like)
-    scheme.check(anchor_positions, original, family)
     start_rule = resolve_start(start, space, like)
+    noise = learn_noise(*subject, examples)
+    if noise is not None:
+        subject = Subject(noise.wider_model(), noise.wider_space, family)
+        original = original.with_noise(*noise.prior)
+        all_anchors = noise.append(all_anchors)
+        anchor_positions = all_anchors[: numbers.stop]
+        if isinstance(start_rule, StartAtMembers):
+            start_rule = StartAtMembers(noise.append(start_rule.members))
+    scheme.check(anchor_positions, original, family)
     settings = {
         **scheme.describe(),
         **original.settings,
@@ -149,6 +160,8 @@ def prepare(request: FitRequest) -> Prepared:
         settings["anchors"] = len(anchor_positions)
     if first_island:
         settings["first_island"] = int(first_island)
+    if likelihood_reason:
+        settings["likelihood_reason"] = f"{family}, since {likelihood_reason}"
     build = EngineBuilder(*subject, examples, compute.path, compute.chunk_size)
     settings["probe"] = build.probe(all_anchors[0])
     ready = Prepared(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -42,6 +43,30 @@ class Likelihood(ABC):
     def classification(self) -> bool:
         """Whether predictions are probabilities of classes, and not means and variances."""
         return self.kind in ("classes", "labels")
+
+    @staticmethod
+    def of(
+        function: Callable[[Tensor], Distribution], *, kind: Kind = "real", output_dims: int = 1
+    ) -> Likelihood:
+        """The likelihood of a function that makes a torch distribution of a network's outputs.
+
+        Args:
+            function: outputs `(rows, *output shape)` to a distribution of batch shape `(rows,)`, or
+                with further axes that belong to the target of a row.
+            kind: of the targets; `"classes"` or `"labels"` for `Categorical` and `Bernoulli`.
+            output_dims: how many axes the outputs of one row have.
+
+        Returns:
+            The likelihood; the distribution also gives its predictions and their noise.
+
+        Example:
+            >>> from torch.distributions import Laplace
+            >>> Likelihood.of(lambda outputs: Laplace(outputs, 1.0)).kind
+            'real'
+        """
+        from sbmc.likelihoods.from_distribution import FromDistribution
+
+        return FromDistribution(function, kind, output_dims)
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, targets: Tensor, *, stacked: bool = False) -> Tensor:

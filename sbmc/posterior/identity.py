@@ -21,7 +21,7 @@ from sbmc.storage.digests import DIGITS, digest
 # Settings in which two parts of one run may differ: which islands they have.
 DIVISIBLE = ("islands", "first_island")
 # Settings that only explain a choice; runs are not compared by them.
-EXPLANATIONS = ("kernel_reason", "path_reason", "frozen_below")
+EXPLANATIONS = ("kernel_reason", "path_reason", "frozen_below", "likelihood_reason")
 
 
 def identify(

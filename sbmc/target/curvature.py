@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, require
-from sbmc.likelihoods import Categorical, Gaussian, Likelihood
+from sbmc.likelihoods import Categorical, Custom, Likelihood, known_variance
 from sbmc.model.data import Inputs, count, rows, tree_map
 from sbmc.target.engine import Parts
 
@@ -37,7 +37,7 @@ class Information(NamedTuple):
 
 def has_information(likelihood: Likelihood) -> bool:
     """Whether the expectation over targets is known; for a user's function it is not."""
-    return isinstance(likelihood, (Categorical, Gaussian))
+    return isinstance(likelihood, Categorical) or known_variance(likelihood) is not None
 
 
 def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
@@ -73,7 +73,7 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
     """
     has_expectation = has_information(parts.likelihood)
     rule = "categorical or Gaussian for a Fisher information"
-    require(has_expectation, "likelihood", rule, Phrase("a function"))
+    require(has_expectation, "likelihood", rule, Phrase(parts.likelihood.name))
     total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
     size = _chunk_size(parts, theta)
     outputs = 0
@@ -120,15 +120,21 @@ def _drawn_score(
     likelihood: Likelihood, outputs: Tensor, targets: Tensor, rng: torch.Generator
 ) -> Tensor:
     """The sum of log likelihoods of targets that the model draws; a score to differentiate."""
-    if isinstance(likelihood, Gaussian):
+    variance = known_variance(likelihood)
+    if variance is not None:
         # y = f + σ ξ has the score ξ/σ ∂f/∂θ.
         noise = torch.randn(outputs.shape, generator=rng, dtype=outputs.dtype).to(outputs.device)
-        return (outputs * noise).sum() / likelihood.noise_variance**0.5
+        return (outputs * noise).sum() / variance**0.5
     if isinstance(likelihood, Categorical):
         logs = outputs.log_softmax(-1)
         chances = logs.detach().exp().nan_to_num(1.0).flatten(0, -2).cpu()
         labels = torch.multinomial(chances, 1, generator=rng).to(outputs.device)
         return logs.flatten(0, -2).gather(-1, labels).sum()
+    if not isinstance(likelihood, Custom):
+        # Distributions of torch draw from its global generator alone, which is put back.
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(int(torch.randint(2**62, (), generator=rng)))
+            targets = likelihood.distribution(outputs.cpu()).sample().to(targets)
     return likelihood.log_prob(outputs, targets, stacked=True).sum()
 
 
@@ -178,7 +184,8 @@ def _add_chunk(total: Tensor, parts: Parts, theta: Tensor, inputs: Inputs) -> in
 def _scores(likelihood: Likelihood, outputs: Tensor) -> tuple[Tensor, Tensor]:
     """The values to differentiate, and the weights of their squared gradients."""
     flat = outputs.squeeze(1)
-    if isinstance(likelihood, Gaussian):
-        return flat, torch.full_like(flat, 1 / likelihood.noise_variance).detach()
+    variance = known_variance(likelihood)
+    if variance is not None:
+        return flat, torch.full_like(flat, 1 / variance).detach()
     logs = flat.log_softmax(-1)
     return logs, logs.detach().exp()

@@ -233,7 +233,7 @@ def test_a_likelihood_of_the_users_own_is_refused():
     assert has_information(Categorical())
     model, space, target = make_target(linear)
     parts = target.engine.parts()._replace(likelihood=own)
-    words = "`likelihood` must be categorical or Gaussian for a Fisher information, but got a func"
+    words = "`likelihood` must be categorical or Gaussian for a Fisher information, but got custo"
     with pytest.raises(BadInput, match=words):
         diagonal_fisher(parts, space.flatten(model))
 

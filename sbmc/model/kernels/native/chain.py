@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbmc.likelihoods import Categorical, Gaussian, Likelihood
+from sbmc.likelihoods import Categorical, Likelihood, known_variance
 from sbmc.model.chunks import Chunks
 from sbmc.model.kernels.native.build import load
 from sbmc.model.kernels.native.chain_batches import ChainBatches
@@ -92,8 +92,10 @@ class ChainKernel:
     def __post_init__(self) -> None:
         if self.inputs.device.type != "cpu" or self.inputs.dtype != torch.float32:
             raise NotAChain(f"{self.inputs.dtype} on {self.inputs.device}")
-        if not isinstance(self.likelihood, (Categorical, Gaussian)):
-            raise NotAChain("a likelihood of the user's")
+        noise = known_variance(self.likelihood)
+        if not isinstance(self.likelihood, Categorical) and noise is None:
+            raise NotAChain("a likelihood that the kernels do not have")
+        self.gaussian = noise is not None
         if self.space.dim > MOST_PARAMETERS:
             raise NotAChain(f"{self.space.dim} parameters are too many")
         self._steps = find_steps(self.layers, self.inputs)
@@ -118,10 +120,9 @@ class ChainKernel:
         if len(offsets) != sum(len(list(s.module.parameters())) for s in self._steps if s.module):
             raise NotAChain("frozen parameters, or some outside the chain")
         table = (_Layer * len(made))(*made)
-        gaussian = isinstance(self.likelihood, Gaussian)
-        noise = self.likelihood.noise_variance if isinstance(self.likelihood, Gaussian) else 1.0
         self._outputs = self._steps[-1].shape[0]
-        self._constant = -0.5 * self._outputs * math.log(2 * math.pi * noise) if gaussian else 0.0
+        half = 0.5 * self._outputs
+        self._constant = 0.0 if noise is None else -half * math.log(2 * math.pi * noise)
         self._chain = _Chain(
             len(made),
             self.batch,
@@ -129,8 +130,8 @@ class ChainKernel:
             self._values,
             self._outputs,
             self.space.dim,
-            int(gaussian),
-            1 / noise,
+            int(self.gaussian),
+            1.0 if noise is None else 1 / noise,
             ctypes.addressof(table),
         )
         self._kept.append(table)
@@ -179,7 +180,7 @@ class ChainKernel:
     def prepared_bytes(self, examples: int) -> int:
         """Memory that the examples take side by side."""
         batches = -(-examples // self.batch)
-        targets = self._outputs if isinstance(self.likelihood, Gaussian) else 1
+        targets = self._outputs if self.gaussian else 1
         return 4 * batches * self.batch * (int(self._chain.features) + targets)
 
     def working_bytes(self, particles: int) -> int:
@@ -189,7 +190,7 @@ class ChainKernel:
 
     def prepare(self, inputs: Tensor, targets: Tensor) -> Prepared:
         """Lay examples side by side, with zeros around images and after the last of them."""
-        kind = torch.float32 if isinstance(self.likelihood, Gaussian) else torch.int32
+        kind = torch.float32 if self.gaussian else torch.int32
         targets = targets.reshape(len(targets), -1).to(kind)
         return Prepared(self.lay(inputs), self._side_by_side(targets))
 
