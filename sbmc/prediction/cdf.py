@@ -23,6 +23,8 @@ from torch.distributions import (
     StudentT,
 )
 
+from sbmc.prediction.elementwise import Viewed
+
 
 class NoDistributionFunction(Exception):
     """Neither torch nor this module has the CDF of a distribution."""
@@ -51,6 +53,9 @@ def cdf(distribution: Distribution, values: Tensor) -> Tensor:
         >>> cdf(StudentT(torch.tensor(1.0)), torch.tensor(1.0)).item()  # a Cauchy distribution
         0.75
     """
+    if isinstance(distribution, Viewed):
+        base = distribution.base
+        return distribution.of_base(lambda each: cdf(base, each), values.double())
     for family, own in _CDFS.items():
         if isinstance(distribution, family):
             return own(distribution, values.double())
@@ -73,6 +78,9 @@ def component_quantiles(distribution: Distribution, level: float) -> Tensor | No
     Returns:
         Float64, of the batch shape.
     """
+    if isinstance(distribution, Viewed):
+        found = component_quantiles(distribution.base, level)
+        return None if found is None else found.reshape(distribution.batch_shape)
     if isinstance(distribution, StudentT):
         standard = _by_scipy("stdtrit", distribution.df, torch.full_like(distribution.df, level))
         return distribution.loc.double() + distribution.scale.double() * standard

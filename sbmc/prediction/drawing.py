@@ -14,12 +14,13 @@ from torch.distributions import (
     Bernoulli,
     Categorical,
     Distribution,
-    Independent,
     NegativeBinomial,
     Normal,
     Poisson,
     StudentT,
 )
+
+from sbmc.prediction.elementwise import Viewed, elementwise
 
 
 def draw(distribution: Distribution, rng: torch.Generator) -> Tensor:
@@ -40,8 +41,9 @@ def draw(distribution: Distribution, rng: torch.Generator) -> Tensor:
         >>> draw(Poisson(torch.full((1000,), 3.0)), rng).mean().round().item()
         3.0
     """
-    while isinstance(distribution, Independent):
-        distribution = distribution.base_dist
+    distribution = elementwise(distribution)
+    if isinstance(distribution, Viewed):
+        return draw(distribution.base, rng).reshape(distribution.batch_shape)
     for family, own in _DRAWS.items():
         if isinstance(distribution, family):
             return own(distribution, rng)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Categorical, Distribution, Independent, Normal
+from torch.distributions import Distribution, Normal
 
-from sbmc.checks import require
+from sbmc.checks import Phrase, require
 from sbmc.prediction.cdf import (
     NoDistributionFunction,
     cdf,
@@ -28,6 +28,7 @@ from sbmc.prediction.crps import (
     sampled_crps,
 )
 from sbmc.prediction.drawing import draw
+from sbmc.prediction.elementwise import elementwise
 from sbmc.randomness import Stream, generator
 
 # Each halving of a bracket adds a bit, and float64 has 52 of them.
@@ -46,9 +47,12 @@ class PredictiveMixture:
     """A weighted mixture of univariate distributions, one for each example and output.
 
     Args:
-        components: of the particles, with batch shape `(particles, examples, ...)`; event axes that
-            `Independent` has made of outputs are outputs again.
+        components: of the particles, with batch shape `(particles, examples, ...)`, or as a
+            likelihood gives them.
         weights: `(particles,)` float64, positive, of sum 1.
+
+    Raises:
+        BadInput: the distributions are not of single numbers.
 
     Example:
         >>> far_apart = Normal(torch.tensor([[-9.0], [9.0]], dtype=torch.float64), 1.0)
@@ -58,9 +62,11 @@ class PredictiveMixture:
     """
 
     def __init__(self, components: Distribution, weights: Tensor) -> None:
-        while isinstance(components, Independent):
-            components = components.base_dist
-        self.components = components
+        self.components = elementwise(components)
+        event = tuple(self.components.event_shape)
+        rule = "of single numbers, for quantiles, CRPS and entropies"
+        got = Phrase(f"a {type(self.components).__name__} of event shape {event}")
+        require(not event, "likelihood", rule, got)
         self.weights = weights.to(components.mean.device, torch.float64)
 
     @property
@@ -146,19 +152,6 @@ class PredictiveMixture:
             pass
         return sampled_crps(self._draws(), targets)
 
-    def credible_quantile(self, level: float) -> Tensor:
-        """A quantile over particles of the mean that each predicts, noise left out.
-
-        It is the smallest mean such that it and those below have a weight of at least `level`.
-
-        Args:
-            level: between 0 and 1.
-
-        Returns:
-            `(examples, ...)` float64; for classes, of their probabilities.
-        """
-        return weighted_quantile(expected_value(self.components), self.weights, level)
-
     def _mixed(self, values: Tensor) -> Tensor:
         return torch.tensordot(self.weights, values.expand(len(self.weights), *values.shape[1:]), 1)
 
@@ -234,15 +227,6 @@ def weighted_quantile(values: Tensor, weights: Tensor, level: float) -> Tensor:
     reached[-1] = True
     first = reached.to(torch.uint8).argmax(0, keepdim=True)
     return ordered.gather(0, first).squeeze(0)
-
-
-def expected_value(distribution: Distribution) -> Tensor:
-    """The mean of targets; of classes, their probabilities."""
-    while isinstance(distribution, Independent):
-        distribution = distribution.base_dist
-    if isinstance(distribution, (Categorical, Bernoulli)):
-        return distribution.probs.double()
-    return distribution.mean.double()
 
 
 def checked_level(level: object, name: str = "level") -> float:

@@ -17,7 +17,7 @@ from sbmc.checks import is_whole, require
 from sbmc.likelihoods import Likelihood
 from sbmc.prediction.drawing import draw
 from sbmc.prediction.entropies import Split, entropy_split
-from sbmc.prediction.predictive import PredictiveMixture
+from sbmc.prediction.predictive import PredictiveMixture, weighted_quantile
 from sbmc.randomness import Stream, generator
 
 # Outputs that are held at once, of all particles: 16 MB as float64.
@@ -135,8 +135,16 @@ class Samples:
         return self._ask(lambda m, _: torch.stack([m.quantile(level) for level in levels]))
 
     def credible_quantiles(self, levels: Sequence[float]) -> Tensor:
-        """Quantiles over particles of what they expect, `(levels, examples, ...)`."""
-        return self._ask(lambda m, _: torch.stack([m.credible_quantile(q) for q in levels]))
+        """Quantiles over particles of what they expect, `(levels, examples, ...)`.
+
+        Of numbers these are their means, noise left out; of classes, the probabilities.
+        """
+        parts = []
+        for outputs in self:
+            expected = self._expected(outputs.double())
+            found = [weighted_quantile(expected, self.weights, level) for level in levels]
+            parts.append(torch.stack(found))
+        return torch.cat(parts, dim=1)
 
     def cdf(self, targets: Tensor) -> Tensor:
         """P(Y ≤ target), of the shape of the targets."""
@@ -187,6 +195,12 @@ class Samples:
             some = outputs[chosen.to(outputs.device)].double()
             parts.append(draw(self.likelihood.distribution(some), rng))
         return torch.cat(parts, dim=1)
+
+    def _expected(self, outputs: Tensor) -> Tensor:
+        """What each particle expects, `(particles, examples, ...)`."""
+        if self.likelihood.classification:
+            return self.likelihood.logits(outputs).softmax(-1)
+        return self.likelihood.moments(outputs).mean
 
     def _ask(self, question: Callable[[PredictiveMixture, slice], Tensor]) -> Tensor:
         """Answers `(answers, examples, ...)` from those for some examples at a time."""

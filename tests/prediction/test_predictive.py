@@ -151,15 +151,20 @@ def test_crps_against_draws(name):
         assert error < 0.1 * abs(values.mean())
 
 
-def test_credible_quantiles_leave_the_noise_out():
-    mixture, _ = both("normal")
+def test_weighted_quantiles_against_their_definition():
     ordered = LOCS.sort(0)
     weights = WEIGHTS[ordered.indices].cumsum(0)
     for level in (0.1, 0.5, 0.9):
         expected = [
             ordered.values[int((weights[:, k] >= level).nonzero()[0]), k].item() for k in range(4)
         ]
-        assert mixture.credible_quantile(level).tolist() == expected
+        assert weighted_quantile(LOCS, WEIGHTS, level).tolist() == expected
+
+
+def test_distributions_of_vectors_are_refused():
+    vectors = distributions.MultivariateNormal(torch.zeros(3, 4, 2), torch.eye(2))
+    with pytest.raises(BadInput, match=r"a MultivariateNormal of event shape \(2,\)"):
+        PredictiveMixture(vectors, WEIGHTS)
 
 
 def test_a_weighted_quantile_that_is_equal_to_a_cumulated_weight():
