@@ -177,7 +177,7 @@ class Prediction(BasePrediction):
             BadInput: labels do not fit the prediction.
         """
         if self.probs.ndim == 2:
-            labels = self._labels(targets)
+            labels = self.checked_labels(targets)
             return self.probs.gather(1, labels.unsqueeze(1)).squeeze(1).log()
         particles = self._need_particles()
         few = particles[: min(2, len(self))].outputs()[0]
@@ -197,7 +197,7 @@ class Prediction(BasePrediction):
         Raises:
             BadInput: labels do not fit the prediction.
         """
-        return class_crps(self.probs, self._labels(targets), ordered=ordered)
+        return class_crps(self.probs, self.checked_labels(targets), ordered=ordered)
 
     def sample(self, n: int, *, seed: int = 0) -> Tensor:
         """Draws of the labels. Each draw takes one particle for all examples.
@@ -222,7 +222,8 @@ class Prediction(BasePrediction):
             "The credible interval is that of their probabilities."
         )
 
-    def _labels(self, targets: Any) -> Tensor:
+    def checked_labels(self, targets: Any) -> Tensor:
+        """Labels as integers, or an error if they do not fit the probabilities."""
         labels = torch.as_tensor(targets).detach().to(self.probs.device)
         shape = tuple(self.probs.shape[:-1])
         require(labels.shape == shape, "targets", f"of shape {shape}", tuple(labels.shape))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from sbmc.likelihoods import Custom
 from sbmc.prediction.base import BasePrediction, as_targets, refuse_split
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.samples import Samples
@@ -77,7 +79,11 @@ class RegressionPrediction(BasePrediction):
         Raises:
             BadInput: the shape is another, or the particles are not known.
         """
-        return self._need_particles().log_prob(as_targets(targets, self.mean))
+        particles = self._need_particles()
+        # Only a user's function knows what its targets look like.
+        own = isinstance(particles.likelihood, Custom)
+        values = torch.as_tensor(targets) if own else as_targets(targets, self.mean)
+        return particles.log_prob(values)
 
     def crps(self, targets: Any) -> Tensor:
         """The continuous ranked probability score of each output, in the unit of the targets.
