@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import require
 from sbmc.islands.cost import Cost
 from sbmc.islands.health import Health, assess
 from sbmc.islands.island import IslandReport
@@ -32,7 +32,7 @@ from sbmc.prediction.samples import Samples
 from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
-    from sbmc.confidence import Confidence
+    from sbmc.confidence import BaseConfidence
     from sbmc.prior.gaussian import AnchoredPrior
 
 
@@ -84,7 +84,7 @@ class Posterior:
         self._evaluator: tuple[Predictor, SplitModel | None] | None = None
         self._evaluator_lock = Lock()
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
-        self.fitted_confidence: Confidence | None = None
+        self.fitted_confidence: BaseConfidence | None = None
         self._input_description: dict[str, Any] | None = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
         self.priors: list[AnchoredPrior] | None = None
@@ -269,36 +269,48 @@ class Posterior:
         return models(self)
 
     def confidence(
-        self, data: Any, ood: Any = None, *, threshold: float | str = "f1", seed: int = 0
-    ) -> Confidence:
-        """Learn when not to trust a prediction: a score, and a decision to answer or abstain.
+        self,
+        data: Any,
+        ood: Any = None,
+        *,
+        threshold: float | str = "f1",
+        seed: int = 0,
+        width: Any = None,
+        level: float = 0.9,
+    ) -> Any:
+        """Say when not to trust a prediction: a score, and a decision to answer or abstain.
+
+        For classes a meta-classifier learns which predictions are wrong or out of domain. Numbers
+        are answered where an interval of the width that you allow is likely to have the target.
 
         Args:
-            data: `(inputs, labels)` in domain, preferably data that the model was not fitted to.
+            data: `(inputs, targets)` in domain, preferably data that the model was not fitted to.
             ood: out-of-domain inputs, or groups of them by name; None to detect only errors.
-            threshold: a number from 0 to 1, or `"f1"`: the F1-optimal one, by cross-validation.
+            threshold: for classes: a number from 0 to 1, or `"f1"`: the F1-optimal one, by
+                cross-validation.
             seed: of the meta-classifier.
+            width: for numbers: the widest interval that is of use, a number or one for each output.
+            level: for numbers: the probability that such an interval must have.
 
         Returns:
-            The confidence. It is also stored as `fitted_confidence` and saved by `save`.
+            A `Confidence`, or an `IntervalConfidence` for numbers; both have `score`, `abstain`,
+            `decide` and `calibrate`. It is also stored as `fitted_confidence` and saved by `save`.
 
         Raises:
-            BadInput: regression, or data of one class only; see `sbmc.confidence.fit_confidence`.
+            BadInput: data of one class only (see `sbmc.confidence.fit_confidence`), or numbers
+                without a width.
         """
-        from sbmc.confidence import fit_confidence
+        from sbmc.confidence import fit_confidence, fit_interval_confidence
 
-        rule = "of a classification likelihood"
-        likelihood = Phrase(type(self._likelihood).__name__)
-        require(self._likelihood.classification, "posterior", rule, likelihood)
-        self.fitted_confidence = fit_confidence(
-            self._predict_classes, data, ood, threshold=threshold, seed=seed, origin=self.origin
-        )
+        options: dict[str, Any] = {"origin": self.origin}
+        if self._likelihood.classification:
+            require(width is None, "width", "left out for classes, which have no intervals", width)
+            options |= {"threshold": threshold, "seed": seed}
+            self.fitted_confidence = fit_confidence(self.predict, data, ood, **options)
+        else:
+            options |= {"width": width, "level": level}
+            self.fitted_confidence = fit_interval_confidence(self.predict, data, ood, **options)
         return self.fitted_confidence
-
-    def _predict_classes(self, inputs: Any) -> Prediction:
-        prediction = self.predict(inputs)
-        assert isinstance(prediction, Prediction)
-        return prediction
 
     def first(self, islands: int) -> Posterior:
         """The posterior of the first islands only, as a run with so many would have given it."""

@@ -150,7 +150,7 @@ def _confidence(path: Any, state: Any, tensors: dict[str, Tensor], posterior: Po
 
     try:
         confidence = from_state(state, tensors)
-        confidence.bind(posterior._predict_classes, posterior.origin)
+        confidence.bind(posterior.predict, posterior.origin)
     # Any error means that the file is at fault.
     except Exception as error:
         raise BadInput(

@@ -86,6 +86,10 @@ class BasePrediction(ABC):
         """Log density of each example's target under the mixture, `(examples,)`."""
 
     @abstractmethod
+    def crps(self, targets: Any) -> Tensor:
+        """The continuous ranked probability score of each target, or its counterpart."""
+
+    @abstractmethod
     def sample(self, n: int, *, seed: int = 0) -> Tensor:
         """Draws of the targets, `(n, examples, ...)`."""
 

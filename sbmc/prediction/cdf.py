@@ -23,11 +23,16 @@ from torch.distributions import (
     StudentT,
 )
 
+from sbmc.checks import BadInput
 from sbmc.prediction.elementwise import Viewed
 
 
-class NoDistributionFunction(Exception):
+class NoDistributionFunction(BadInput):
     """Neither torch nor this module has the CDF of a distribution."""
+
+    def __init__(self, distribution: str) -> None:
+        rule = "one whose distribution function is known"
+        super().__init__(f"`likelihood` must be {rule}, but got {distribution}.")
 
 
 def is_discrete(distribution: Distribution) -> bool:

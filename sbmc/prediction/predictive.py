@@ -94,6 +94,28 @@ class PredictiveMixture:
         """
         return self._mixed(cdf(self.components, values.to(self.weights).unsqueeze(0)))
 
+    def probability_within(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """P(lower ≤ Y ≤ upper) for all outputs of an example together.
+
+        Outputs are independent given the particle, and not in the mixture.
+
+        Args:
+            lower: `(examples, ...)`.
+            upper: `(examples, ...)`.
+
+        Returns:
+            `(examples,)`.
+
+        Raises:
+            NoDistributionFunction: a component has none.
+        """
+        below = lower.to(self.weights).unsqueeze(0)
+        if is_discrete(self.components):
+            below = below.ceil() - 1  # the lower end itself is inside
+        each = cdf(self.components, upper.to(self.weights).unsqueeze(0))
+        each = (each - cdf(self.components, below)).clamp(min=0.0)
+        return self._mixed(each.flatten(2).prod(-1) if each.ndim > 2 else each)
+
     def log_prob(self, targets: Tensor) -> Tensor:
         """The log density, log Σ_i w_i p_i(y|x), of all outputs of an example together.
 

@@ -150,6 +150,11 @@ class Samples:
         """P(Y ≤ target), of the shape of the targets."""
         return self._ask(lambda m, rows: m.cdf(targets[rows]).unsqueeze(0))[0]
 
+    def probability_within(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """P(lower ≤ Y ≤ upper) for all outputs of an example together, `(examples,)`."""
+        answer = self._ask(lambda m, rows: m.probability_within(lower[rows], upper[rows])[None])
+        return answer[0]
+
     def crps(self, targets: Tensor) -> Tensor:
         """The continuous ranked probability score, of the shape of the targets."""
         return self._ask(lambda m, rows: m.crps(targets[rows]).unsqueeze(0))[0]

@@ -210,7 +210,7 @@ def _interval(prediction: Any, level: float) -> Interval:
     rule = "a prediction, or (lower, upper)"
     pair = isinstance(prediction, Sequence) and len(prediction) == 2
     require(pair, "prediction", rule, Phrase(type(prediction).__name__))
-    lower, upper = _same_shape(*prediction, names=("lower", "upper"))
+    lower, upper = _same_shape(prediction[0], prediction[1], ("lower", "upper"))
     require(bool((lower <= upper).all()), "upper", "at least `lower`", Phrase("less somewhere"))
     return Interval(lower, upper)
 

@@ -66,17 +66,15 @@ def aurc(prediction: Any, targets: Any) -> float:
         [0.1111, 0.6111]
     """
     if isinstance(prediction, Prediction):
-        score = 1 - prediction.max_probability
         loss = prediction.labels != prediction.checked_labels(targets)
-        score, loss = score.flatten().cpu().numpy(), loss.flatten().cpu().numpy()
+        pair = 1 - prediction.max_probability.flatten(), loss.flatten()
     elif isinstance(prediction, RegressionPrediction):
-        errors = (prediction.mean - as_targets(targets, prediction.mean)).square()
-        score = prediction.variance.flatten(1).sum(1) if errors.ndim > 1 else prediction.variance
-        loss = errors.flatten(1).sum(1) if errors.ndim > 1 else errors
-        score, loss = score.cpu().numpy(), loss.cpu().numpy()
+        loss = (prediction.mean - as_targets(targets, prediction.mean)).square()
+        spread = prediction.variance.reshape(len(loss), -1)
+        pair = spread.sum(1), loss.reshape(len(loss), -1).sum(1)
     else:
-        score, loss = prediction, targets
-    return risk_curve(*_checked(score, loss)).area
+        return risk_curve(*_checked(prediction, targets)).area
+    return risk_curve(*_checked(*(each.cpu().numpy() for each in pair))).area
 
 
 def _checked(score: Any, loss: Any) -> tuple[np.ndarray, np.ndarray]:
