@@ -100,7 +100,7 @@ class ClassificationSums:
         self.largest.add(largest, weights)
         self.margin.add(largest - second, weights)
         self._weight += float(weights.sum())
-        of_each = torch.linalg.vector_norm(probs, dim=0).square_()
+        of_each = probs.square().sum(0)
         squares = torch.matmul(weights, of_each.flatten(1)).view(of_each.shape[1:])
         if self._probs is None or self._aleatoric is None or self._squares is None:
             self._probs, self._aleatoric, self._squares = mixed, aleatoric, squares
