@@ -12,7 +12,18 @@ if TYPE_CHECKING:
     from sbmc.islands.checkpoints import CheckpointAt
     from sbmc.islands.executors import InProcess, Processes, Ray
     from sbmc.islands.health import Health, HealthWarning
-    from sbmc.likelihoods import Categorical, Custom, Gaussian
+    from sbmc.likelihoods import (
+        Bernoulli,
+        Categorical,
+        Custom,
+        DenseCategorical,
+        Gaussian,
+        Likelihood,
+        MultiLabel,
+        NegativeBinomial,
+        Poisson,
+        StudentT,
+    )
     from sbmc.posterior.merging import merge
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
@@ -40,7 +51,18 @@ _HOMES = {
     "sbmc.fitting.forecast": ("Expectation", "expect"),
     "sbmc.fitting.fit": ("fit",),
     "sbmc.islands.health": ("Health", "HealthWarning"),
-    "sbmc.likelihoods": ("Categorical", "Custom", "Gaussian"),
+    "sbmc.likelihoods": (
+        "Bernoulli",
+        "Categorical",
+        "Custom",
+        "DenseCategorical",
+        "Gaussian",
+        "Likelihood",
+        "MultiLabel",
+        "NegativeBinomial",
+        "Poisson",
+        "StudentT",
+    ),
     "sbmc.posterior.merging": ("merge",),
     "sbmc.posterior.saving": ("load",),
     "sbmc.posterior.posterior": ("Posterior",),
@@ -92,12 +114,14 @@ __all__ = [
     "UBU",
     "AutoHMC",
     "BadInput",
+    "Bernoulli",
     "Budget",
     "ByLayer",
     "Categorical",
     "CheckpointAt",
     "Compute",
     "Custom",
+    "DenseCategorical",
     "Ensemble",
     "Expectation",
     "Explanation",
@@ -105,12 +129,17 @@ __all__ = [
     "Health",
     "HealthWarning",
     "InProcess",
+    "Likelihood",
+    "MultiLabel",
+    "NegativeBinomial",
+    "Poisson",
     "Posterior",
     "Prediction",
     "Prior",
     "Processes",
     "Ray",
     "RegressionPrediction",
+    "StudentT",
     "WeightDecay",
     "build_target",
     "describe_prior",

@@ -147,7 +147,13 @@ def estimate_noise(likelihood: NoisyLikelihood, outputs: Tensor, targets: Tensor
     locations, values = outputs.detach().double(), targets.double()
     prior = likelihood.noise_prior(values)
     logs = prior.mean.clone().requires_grad_()
-    search = torch.optim.LBFGS([logs], max_iter=100, line_search_fn="strong_wolfe")
+    search = torch.optim.LBFGS(
+        [logs],
+        max_iter=100,
+        tolerance_grad=1e-10,
+        tolerance_change=1e-14,
+        line_search_fn="strong_wolfe",
+    )
 
     def loss() -> Tensor:
         search.zero_grad()

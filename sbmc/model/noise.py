@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sbmc.checks import Phrase, require
 from sbmc.likelihoods import Likelihood, NoisyLikelihood
 from sbmc.likelihoods.noise import NoisePrior, estimate_noise
 from sbmc.model.data import Examples, count, rows
@@ -116,6 +117,14 @@ def learn_noise(
     targets = likelihood.check(examples.targets, torch.cat([outputs, padding], -1))
     prior = likelihood.noise_prior(targets)
     return LearnedNoise(model, space, likelihood, Examples(examples.inputs, targets), prior)
+
+
+def require_noise(likelihood: Likelihood, space: ParameterSpace) -> None:
+    """Refuse a likelihood that learns its noise where nothing learns it."""
+    learns = isinstance(likelihood, NoisyLikelihood) and likelihood.learns_noise
+    rule = 'one of known noise, or noise="network", since noise is not learned here'
+    good = not learns or NOISE in space.names
+    require(good, "likelihood", rule, Phrase(f"{likelihood.name} with noise to learn"))
 
 
 def with_noise_parameter(space: ParameterSpace, columns: int) -> ParameterSpace:

@@ -15,7 +15,7 @@ from sbmc.model.forward import check_path, choose_forward
 from sbmc.model.frozen_part import MOST_IN_MEMORY, SplitModel, split_model
 from sbmc.model.functional import converted, evaluation_copy
 from sbmc.model.inferred_likelihood import resolve_likelihood
-from sbmc.model.noise import learn_noise
+from sbmc.model.noise import learn_noise, require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.prior.gaussian import anchored_prior
 from sbmc.prior.original import PriorVariance, resolve_prior
@@ -52,6 +52,7 @@ class EngineBuilder:
         path: str = "auto",
         chunk_size: int | None = None,
     ) -> None:
+        require_noise(likelihood, space)
         few = rows(examples.inputs, 0, 2)
         self._split: SplitModel | None = split_model(model, space, few)
         self._source = self._full_source = Source(model, space)
