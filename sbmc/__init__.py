@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NegativeBinomial,
         Poisson,
         StudentT,
+        class_weights,
     )
     from sbmc.posterior.merging import merge
     from sbmc.posterior.posterior import Posterior
@@ -62,6 +63,7 @@ _HOMES = {
         "NegativeBinomial",
         "Poisson",
         "StudentT",
+        "class_weights",
     ),
     "sbmc.posterior.merging": ("merge",),
     "sbmc.posterior.saving": ("load",),
@@ -142,6 +144,7 @@ __all__ = [
     "StudentT",
     "WeightDecay",
     "build_target",
+    "class_weights",
     "describe_prior",
     "expect",
     "explain",

@@ -70,6 +70,8 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
             noise for numbers; the log and `posterior.settings` say which. Or one of its strings, an
             object such as `sbmc.Gaussian(noise_variance=...)`, `sbmc.Likelihood.of(function)`, or a
             callable `(outputs, targets) -> (examples,)`.
+        weights: of the rows of `data`: a weight of 2 is that row twice. Nothing is rescaled.
+            `sbmc.class_weights(labels)` makes those that balance classes.
         prior: rarer forms of the prior, such as `sbmc.Prior(covariance="laplace")`, and the
             temperature of the posterior.
         compute: where and how it is computed, such as

@@ -65,7 +65,7 @@ class NegativeBinomial(NoisyLikelihood):
         )
         return Independent(each, 1, validate_args=False)
 
-    def noise_prior(self, targets: Tensor) -> NoisePrior:
+    def noise_prior(self, targets: Tensor, weights: Tensor | None = None) -> NoisePrior:
         """Of log d, the same for all data."""
         columns = self.noise_columns(targets.shape[-1])
         mean = torch.full((columns,), PRIOR_MEAN, dtype=targets.dtype, device=targets.device)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import is_number, is_whole, require
-from sbmc.likelihoods import Likelihood
+from sbmc.likelihoods import Likelihood, unweighted, without_weights
 from sbmc.log import logger
 from sbmc.model.data import Examples, as_examples, count, rows
 from sbmc.model.forward import check_path, choose_forward
@@ -86,10 +86,12 @@ class EngineBuilder:
         inputs = some_rows(self._examples.inputs)
         targets = some_rows(self._examples.targets)
         assert isinstance(targets, Tensor)
+        likelihood = unweighted(self._likelihood)
+        targets, _ = without_weights(self._likelihood, targets)
         descriptions = {"inputs": describe_rows(inputs), "targets": describe_rows(targets)}
         points = with_neighbour(anchor)
         try:
-            values = evaluate(module, space, points, inputs, self._likelihood, targets)
+            values = evaluate(module, space, points, inputs, likelihood, targets)
         # A user's likelihood may fail at such a point, even if no particle ever gets there.
         except Exception as error:
             logger.info("the log likelihood of a few rows could not be computed (%s)", error)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import nearest, require
 from sbmc.islands.process_memory import parse_bytes
-from sbmc.likelihoods import Likelihood
+from sbmc.likelihoods import Likelihood, unweighted
 from sbmc.log import logger
 from sbmc.model.data import Inputs
 from sbmc.model.forward import build_forward
@@ -134,6 +134,7 @@ def train_ensemble(
     members: int,
     prior_variance: PriorVariance = "auto",
     likelihood: Any = None,
+    weights: Any = None,
     parameters: Selection = "all",
     seed: int = 0,
     learning_rate: float = 1e-3,
@@ -178,6 +179,7 @@ def train_ensemble(
             is `ByLayer(least=1.0)`, since the maximum of a narrower prior is near zero weights.
             With `initial="model"` it is wide enough for the weights that the model has.
         likelihood: as for `fit`; None infers it. Learned noise is trained with the weights.
+        weights: of the rows of `train`, as for `fit`.
         parameters: which parameters to train, as for `fit`; the others keep the model's values.
         seed: of all members' streams.
         learning_rate: Adam's.
@@ -220,7 +222,7 @@ def train_ensemble(
             validation is not None, "max_epochs", "given when there are no validation data", None
         )
         max_epochs = DEFAULT_EPOCHS
-    given = model, parameters, train, validation, likelihood, prior_variance, initial
+    given = model, parameters, train, validation, likelihood, prior_variance, initial, weights
     model, space, data, variance, centre = set_up_training(*given)
     settings = TrainingSettings(
         prior_variance=variance,
@@ -256,7 +258,7 @@ def train_ensemble(
         trainer = _batched(model, space, data, settings, path)
     groups = [list(range(i, min(i + size, members))) for i in range(0, members, size)]
     trained = _run(trainer, groups, max_epochs, progress)
-    return _collect(model, space, data.likelihood, trained)
+    return _collect(model, space, unweighted(data.likelihood), trained)
 
 
 def _group_size(members: int, dim: int) -> int:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sbmc.checks import require
-from sbmc.likelihoods import Likelihood
+from sbmc.likelihoods import Likelihood, Weighted
+from sbmc.likelihoods.weighted import check_weights
 from sbmc.model.data import Examples, Inputs, as_examples, leaves, tree_map
 from sbmc.model.forward import Forward
 from sbmc.model.inferred_likelihood import resolve_likelihood
@@ -46,23 +47,37 @@ class TrainingData:
 
 
 def checked_data(
-    model: nn.Module, space: ParameterSpace, train: Any, validation: Any, likelihood: Likelihood
+    model: nn.Module,
+    space: ParameterSpace,
+    train: Any,
+    validation: Any,
+    likelihood: Likelihood,
+    weights: Any = None,
 ) -> TrainingData:
-    """Both data sets where the model is, in its precision, with targets that fit its outputs."""
+    """Both data sets where the model is, in its precision, with targets that fit its outputs.
+
+    With weights of the training rows, validation rows have the weight 1.
+    """
     keep_to_one_thread_after_a_fork()
     require_noise(likelihood, space)
     start = space.flatten(model)
     forward = LoopForward(model, space)
 
-    def checked(data: Any, name: str) -> Examples:
+    def checked(data: Any, name: str) -> tuple[Examples, Likelihood]:
         examples = as_examples(data, name).to(dtype=start.dtype, device=start.device)
+        family = likelihood
+        if weights is not None:
+            ones = torch.ones(len(examples))
+            counts = check_weights(weights if name == "train" else ones, len(examples))
+            family = Weighted(likelihood, counts)
         inputs, _ = examples.slice(0, 2)
         with torch.no_grad():
             outputs = forward(start[None], inputs)[0]
-        return replace(examples, targets=likelihood.check(examples.targets, outputs))
+        return replace(examples, targets=family.check(examples.targets, outputs)), family
 
-    held_out = None if validation is None else checked(validation, "validation")
-    return TrainingData(checked(train, "train"), held_out, likelihood)
+    held_out = None if validation is None else checked(validation, "validation")[0]
+    examples, family = checked(train, "train")
+    return TrainingData(examples, held_out, family)
 
 
 class TrainingSetup(NamedTuple):
@@ -83,6 +98,7 @@ def set_up_training(
     likelihood: Any,
     prior_variance: PriorVariance,
     initial: str,
+    weights: Any = None,
 ) -> TrainingSetup:
     """Check what `train_ensemble` was given, and add the noise that its likelihood learns.
 
@@ -92,9 +108,10 @@ def set_up_training(
     own = space.flatten(model)
     examples = as_examples(train, "train").to(dtype=own.dtype, device=own.device)
     family = resolve_likelihood(likelihood, model, examples).likelihood
-    noise = learn_noise(model, space, family, examples)
+    counts = None if weights is None else check_weights(weights, len(examples)).to(own)
+    noise = learn_noise(model, space, family, examples, counts)
     if noise is None:
-        data = checked_data(model, space, train, validation, family)
+        data = checked_data(model, space, train, validation, family, weights)
         variance, centre = training_prior(prior_variance, model, space, initial, len(examples))
         return TrainingSetup(model, space, data, variance, centre)
     variance, centre = training_prior(prior_variance, model, space, initial, len(examples))
@@ -104,7 +121,7 @@ def set_up_training(
     wide = torch.as_tensor(variance, dtype=own.dtype, device=own.device).expand_as(own)
     wide = torch.cat([wide, torch.full_like(mean, noise.prior.deviation**2)])
     model, space = noise.wider_model(), noise.wider_space
-    data = checked_data(model, space, train, validation, family)
+    data = checked_data(model, space, train, validation, family, weights)
     return TrainingSetup(model, space, data, wide, centre)
 
 
