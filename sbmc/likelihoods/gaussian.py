@@ -36,7 +36,7 @@ class Gaussian(NoisyLikelihood):
     Example:
         >>> outputs = torch.tensor([[[0.0, math.log(4.0)]]])  # a mean and a log variance
         >>> Gaussian(noise="network").distribution(outputs).variance
-        tensor([[[4.0000]]])
+        tensor([[[4.]]])
     """
 
     noise_variance: float | None = None

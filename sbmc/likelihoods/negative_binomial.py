@@ -30,8 +30,8 @@ class NegativeBinomial(NoisyLikelihood):
         noise: where it is not known, as for `Gaussian`. The columns are log d.
 
     Example:
-        >>> NegativeBinomial(dispersion=0.5).distribution(torch.zeros(1, 1)).variance
-        tensor([[1.5000]])
+        >>> NegativeBinomial(dispersion=0.5).distribution(torch.zeros(1, 1)).variance.item()
+        1.5
     """
 
     dispersion: float | None = None
