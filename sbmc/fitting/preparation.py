@@ -21,6 +21,8 @@ from sbmc.islands.job import Job
 from sbmc.islands.memory_budget import Memory, RunSize, settle_memory
 from sbmc.islands.particles_apart import SETTING, needs_splitting, split_islands
 from sbmc.islands.process_memory import parse_bytes
+from sbmc.likelihoods import Weighted
+from sbmc.likelihoods.weighted import check_weights
 from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.model.functional import converted
@@ -34,6 +36,7 @@ from sbmc.prior.original import OriginalPrior, resolve_prior
 from sbmc.randomness import generator
 from sbmc.samplers import AutoHMC
 from sbmc.samplers.contract import Sampler
+from sbmc.storage.digests import digest
 from sbmc.target.builder import EngineBuilder
 from sbmc.target.curvature import diagonal_fisher
 from sbmc.target.engine import LikelihoodEngine
@@ -122,6 +125,13 @@ def prepare(request: FitRequest) -> Prepared:
     network = converted(model, dtype, like.device)
     family, likelihood_reason = resolve_likelihood(request.likelihood, network, examples)
     subject = Subject(network, space, family)
+    row_weights: Tensor | None = None
+    if request.weights is not None:
+        row_weights = check_weights(request.weights, len(examples)).to(like)
+        rule = 'left out for prior_variance="evidence", which knows no weights'
+        by_evidence = isinstance(request.prior_variance, str)
+        by_evidence = by_evidence and request.prior_variance == "evidence"
+        require(not by_evidence, "weights", rule, Phrase("weights"))
     original = resolve_prior(
         request.prior_variance,
         subject.model,
@@ -132,7 +142,7 @@ def prepare(request: FitRequest) -> Prepared:
         likelihood=family,
     ).to(like)
     start_rule = resolve_start(start, space, like)
-    noise = learn_noise(*subject, examples)
+    noise = learn_noise(*subject, examples, row_weights)
     if noise is not None:
         subject = Subject(noise.wider_model(), noise.wider_space, family)
         original = original.with_noise(*noise.prior)
@@ -162,7 +172,11 @@ def prepare(request: FitRequest) -> Prepared:
         settings["first_island"] = int(first_island)
     if likelihood_reason:
         settings["likelihood_reason"] = f"{family}, since {likelihood_reason}"
-    build = EngineBuilder(*subject, examples, compute.path, compute.chunk_size)
+    weighted = subject
+    if row_weights is not None:
+        settings["weights"] = digest(row_weights)
+        weighted = subject._replace(likelihood=Weighted(family, row_weights))
+    build = EngineBuilder(*weighted, examples, compute.path, compute.chunk_size)
     settings["probe"] = build.probe(all_anchors[0])
     ready = Prepared(
         subject=subject,

@@ -32,6 +32,7 @@ class FitRequest:
     s: float | str | None = None
     prior_variance: PriorVariance = "auto"
     likelihood: Any = None
+    weights: Any = None
     sampler: Sampler | None = None
     budget: Any = None
     validation: Any = None

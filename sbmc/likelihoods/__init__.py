@@ -13,6 +13,7 @@ from sbmc.likelihoods.negative_binomial import NegativeBinomial
 from sbmc.likelihoods.noise import NoisyLikelihood
 from sbmc.likelihoods.poisson import Poisson
 from sbmc.likelihoods.student_t import StudentT
+from sbmc.likelihoods.weighted import Weighted, class_weights, unweighted, without_weights
 
 __all__ = [
     "Bernoulli",
@@ -29,7 +30,11 @@ __all__ = [
     "Poisson",
     "StudentT",
     "TargetMoments",
+    "Weighted",
     "as_likelihood",
+    "class_weights",
     "infer_likelihood",
     "known_variance",
+    "unweighted",
+    "without_weights",
 ]

@@ -12,6 +12,7 @@ from torch.distributions import Categorical as CategoricalDistribution
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.likelihoods.likelihood import Kind, Likelihood, TargetMoments
+from sbmc.log import logger
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,16 @@ class Custom(Likelihood):
         require(good, "likelihood", "a function that returns one value per example", Phrase(shown))
         rule = "a function that is differentiable in the outputs"
         require(values.requires_grad, "likelihood", rule, Phrase("values without a gradient"))
+        if self.classification:
+            rule = "False unless outputs are logits (examples, classes) of two or more classes"
+            shape = Phrase(f"True for outputs of shape {tuple(outputs.shape)}")
+            good = outputs.ndim == 2 and outputs.shape[1] >= 2
+            require(good, "classification", rule, shape)
+        else:
+            logger.info(
+                "a log likelihood alone does not tell the noise: predictions have an aleatoric "
+                "variance of 0. sbmc.Likelihood.of(function) knows it from a torch Distribution."
+            )
         return targets
 
     def distribution(self, outputs: Tensor) -> CategoricalDistribution:

@@ -36,7 +36,7 @@ class Gaussian(NoisyLikelihood):
     Example:
         >>> outputs = torch.tensor([[[0.0, math.log(4.0)]]])  # a mean and a log variance
         >>> Gaussian(noise="network").distribution(outputs).variance
-        tensor([[[4.0000]]])
+        tensor([[[4.]]])
     """
 
     noise_variance: float | None = None
@@ -74,10 +74,11 @@ class Gaussian(NoisyLikelihood):
         assert isinstance(logs, Tensor)
         return TargetMoments(means, logs.double().exp().expand(means.shape))
 
-    def noise_prior(self, targets: Tensor) -> NoisePrior:
+    def noise_prior(self, targets: Tensor, weights: Tensor | None = None) -> NoisePrior:
         """Around a part of the variance of the targets."""
         columns = self.noise_columns(targets.shape[-1])
-        return NoisePrior(spread(targets, columns) + PRIOR_OFFSET, PRIOR_DEVIATION)
+        logs = spread(targets, columns, weights)
+        return NoisePrior(logs + PRIOR_OFFSET, PRIOR_DEVIATION)
 
 
 def known_variance(likelihood: Likelihood) -> float | None:

@@ -30,8 +30,8 @@ class NegativeBinomial(NoisyLikelihood):
         noise: where it is not known, as for `Gaussian`. The columns are log d.
 
     Example:
-        >>> NegativeBinomial(dispersion=0.5).distribution(torch.zeros(1, 1)).variance
-        tensor([[1.5000]])
+        >>> NegativeBinomial(dispersion=0.5).distribution(torch.zeros(1, 1)).variance.item()
+        1.5
     """
 
     dispersion: float | None = None
@@ -65,7 +65,7 @@ class NegativeBinomial(NoisyLikelihood):
         )
         return Independent(each, 1, validate_args=False)
 
-    def noise_prior(self, targets: Tensor) -> NoisePrior:
+    def noise_prior(self, targets: Tensor, weights: Tensor | None = None) -> NoisePrior:
         """Of log d, the same for all data."""
         columns = self.noise_columns(targets.shape[-1])
         mean = torch.full((columns,), PRIOR_MEAN, dtype=targets.dtype, device=targets.device)

@@ -99,8 +99,8 @@ class NoisyLikelihood(Likelihood):
         locations = columns - 1 if self.noise == "shared" else columns // 2
         return outputs[..., :locations], softened(outputs[..., locations:])
 
-    def noise_prior(self, targets: Tensor) -> NoisePrior:
-        """The prior of what is learned, for checked targets `(rows, outputs)`."""
+    def noise_prior(self, targets: Tensor, weights: Tensor | None = None) -> NoisePrior:
+        """The prior of what is learned, for checked targets `(rows, outputs)` and their weights."""
         raise NotImplementedError
 
     def _check_columns(self, targets: Tensor, outputs: Tensor) -> Tensor:
@@ -124,7 +124,9 @@ class NoisyLikelihood(Likelihood):
         return values
 
 
-def estimate_noise(likelihood: NoisyLikelihood, outputs: Tensor, targets: Tensor) -> Tensor:
+def estimate_noise(
+    likelihood: NoisyLikelihood, outputs: Tensor, targets: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """The most probable logarithms of the noise, with the network's outputs as they are.
 
     It maximises the log likelihood of all rows plus the log prior, in float64, by L-BFGS: a
@@ -134,6 +136,7 @@ def estimate_noise(likelihood: NoisyLikelihood, outputs: Tensor, targets: Tensor
         likelihood: one that learns its noise.
         outputs: of the network alone, `(rows, outputs)`.
         targets: checked, `(rows, outputs)`.
+        weights: of the rows, `(rows,)`; None if all are 1.
 
     Returns:
         `(columns,)` in the dtype of the outputs.
@@ -145,14 +148,21 @@ def estimate_noise(likelihood: NoisyLikelihood, outputs: Tensor, targets: Tensor
         -0.0
     """
     locations, values = outputs.detach().double(), targets.double()
-    prior = likelihood.noise_prior(values)
+    prior = likelihood.noise_prior(values, weights)
+    counts = 1.0 if weights is None else weights.double()
     logs = prior.mean.clone().requires_grad_()
-    search = torch.optim.LBFGS([logs], max_iter=100, line_search_fn="strong_wolfe")
+    search = torch.optim.LBFGS(
+        [logs],
+        max_iter=100,
+        tolerance_grad=1e-10,
+        tolerance_change=1e-14,
+        line_search_fn="strong_wolfe",
+    )
 
     def loss() -> Tensor:
         search.zero_grad()
         both = torch.cat([locations, logs.expand(len(locations), -1)], -1)
-        lack = -likelihood.log_prob(both, values).sum()
+        lack = -(counts * likelihood.log_prob(both, values)).sum()
         lack = lack + 0.5 * ((logs - prior.mean) / prior.deviation).square().sum()
         (lack / len(locations)).backward()
         return lack.detach() / len(locations)
@@ -162,8 +172,10 @@ def estimate_noise(likelihood: NoisyLikelihood, outputs: Tensor, targets: Tensor
     return logs.detach().to(outputs.dtype)
 
 
-def spread(targets: Tensor, columns: int) -> Tensor:
-    """The log variance of the targets, `(columns,)`; of constant ones it is that of 1."""
-    variance = targets.var(0, correction=0) if len(targets) > 1 else torch.zeros_like(targets[0])
+def spread(targets: Tensor, columns: int, weights: Tensor | None = None) -> Tensor:
+    """The log variance of weighted targets, `(columns,)`; of constant ones it is that of 1."""
+    counts = torch.ones_like(targets[:, 0]) if weights is None else weights.to(targets)
+    shares = (counts / counts.sum()).unsqueeze(1)
+    variance = (shares * (targets - (shares * targets).sum(0)).square()).sum(0)
     variance = torch.where(variance > 0, variance, 1.0)
     return (variance if columns > 1 else variance.mean(0, keepdim=True)).log()

@@ -71,7 +71,8 @@ class StudentT(NoisyLikelihood):
         each = StudentTDistribution(self.df, places, scale.expand_as(places), validate_args=False)
         return Independent(each, 1, validate_args=False)
 
-    def noise_prior(self, targets: Tensor) -> NoisePrior:
+    def noise_prior(self, targets: Tensor, weights: Tensor | None = None) -> NoisePrior:
         """Of log c², as for the variance of Gaussian noise."""
         columns = self.noise_columns(targets.shape[-1])
-        return NoisePrior(spread(targets, columns) + PRIOR_OFFSET, PRIOR_DEVIATION)
+        logs = spread(targets, columns, weights)
+        return NoisePrior(logs + PRIOR_OFFSET, PRIOR_DEVIATION)

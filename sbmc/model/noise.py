@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.likelihoods import Likelihood, NoisyLikelihood
+from sbmc.checks import Phrase, require
+from sbmc.likelihoods import Likelihood, NoisyLikelihood, unweighted
 from sbmc.likelihoods.noise import NoisePrior, estimate_noise
 from sbmc.model.data import Examples, count, rows
 from sbmc.model.functional import call_model, evaluation_copy
@@ -36,6 +37,7 @@ class LearnedNoise:
         likelihood: one that learns its noise.
         examples: the data, in the dtype of the network; targets as the likelihood wants them.
         prior: of the logarithms of the noise.
+        weights: of the rows, `(rows,)`; None if all are 1.
     """
 
     model: nn.Module
@@ -43,6 +45,7 @@ class LearnedNoise:
     likelihood: NoisyLikelihood
     examples: Examples
     prior: NoisePrior
+    weights: Tensor | None = None
 
     @property
     def columns(self) -> int:
@@ -77,12 +80,17 @@ class LearnedNoise:
                     call_model(module, parameters, rows(inputs, start, start + ROWS_AT_ONCE))
                     for start in range(0, count(inputs), ROWS_AT_ONCE)
                 ]
-            found.append(estimate_noise(self.likelihood, torch.cat(parts), self.examples.targets))
+            data = self.examples.targets, self.weights
+            found.append(estimate_noise(self.likelihood, torch.cat(parts), *data))
         return torch.cat([positions, torch.stack(found).to(positions)], 1)
 
 
 def learn_noise(
-    model: nn.Module, space: ParameterSpace, likelihood: Likelihood, examples: Examples
+    model: nn.Module,
+    space: ParameterSpace,
+    likelihood: Likelihood,
+    examples: Examples,
+    weights: Tensor | None = None,
 ) -> LearnedNoise | None:
     """What a likelihood needs that learns its noise; None for any other.
 
@@ -91,6 +99,7 @@ def learn_noise(
         space: its sampled parameters.
         likelihood: of the outputs.
         examples: the data.
+        weights: of the rows, `(rows,)`; None if all are 1.
 
     Returns:
         The noise, or None.
@@ -114,8 +123,18 @@ def learn_noise(
     columns = likelihood.noise_columns(outputs.shape[-1])
     padding = outputs.new_zeros(*outputs.shape[:-1], columns)
     targets = likelihood.check(examples.targets, torch.cat([outputs, padding], -1))
-    prior = likelihood.noise_prior(targets)
-    return LearnedNoise(model, space, likelihood, Examples(examples.inputs, targets), prior)
+    prior = likelihood.noise_prior(targets, weights)
+    checked = Examples(examples.inputs, targets)
+    return LearnedNoise(model, space, likelihood, checked, prior, weights)
+
+
+def require_noise(likelihood: Likelihood, space: ParameterSpace) -> None:
+    """Refuse a likelihood that learns its noise where nothing learns it."""
+    likelihood = unweighted(likelihood)
+    learns = isinstance(likelihood, NoisyLikelihood) and likelihood.learns_noise
+    rule = 'one of known noise, or noise="network", since noise is not learned here'
+    good = not learns or NOISE in space.names
+    require(good, "likelihood", rule, Phrase(f"{likelihood.name} with noise to learn"))
 
 
 def with_noise_parameter(space: ParameterSpace, columns: int) -> ParameterSpace:

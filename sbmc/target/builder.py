@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import is_number, is_whole, require
-from sbmc.likelihoods import Likelihood
+from sbmc.likelihoods import Likelihood, unweighted, without_weights
 from sbmc.log import logger
 from sbmc.model.data import Examples, as_examples, count, rows
 from sbmc.model.forward import check_path, choose_forward
 from sbmc.model.frozen_part import MOST_IN_MEMORY, SplitModel, split_model
 from sbmc.model.functional import converted, evaluation_copy
 from sbmc.model.inferred_likelihood import resolve_likelihood
-from sbmc.model.noise import learn_noise
+from sbmc.model.noise import learn_noise, require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.prior.gaussian import anchored_prior
 from sbmc.prior.original import PriorVariance, resolve_prior
@@ -52,6 +52,7 @@ class EngineBuilder:
         path: str = "auto",
         chunk_size: int | None = None,
     ) -> None:
+        require_noise(likelihood, space)
         few = rows(examples.inputs, 0, 2)
         self._split: SplitModel | None = split_model(model, space, few)
         self._source = self._full_source = Source(model, space)
@@ -85,10 +86,12 @@ class EngineBuilder:
         inputs = some_rows(self._examples.inputs)
         targets = some_rows(self._examples.targets)
         assert isinstance(targets, Tensor)
+        likelihood = unweighted(self._likelihood)
+        targets, _ = without_weights(self._likelihood, targets)
         descriptions = {"inputs": describe_rows(inputs), "targets": describe_rows(targets)}
         points = with_neighbour(anchor)
         try:
-            values = evaluate(module, space, points, inputs, self._likelihood, targets)
+            values = evaluate(module, space, points, inputs, likelihood, targets)
         # A user's likelihood may fail at such a point, even if no particle ever gets there.
         except Exception as error:
             logger.info("the log likelihood of a few rows could not be computed (%s)", error)

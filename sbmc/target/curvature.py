@@ -20,7 +20,14 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, require
-from sbmc.likelihoods import Categorical, Custom, Likelihood, known_variance
+from sbmc.likelihoods import (
+    Categorical,
+    Custom,
+    Likelihood,
+    known_variance,
+    unweighted,
+    without_weights,
+)
 from sbmc.model.data import Inputs, count, rows, tree_map
 from sbmc.target.engine import Parts
 
@@ -71,15 +78,17 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
         >>> diagonal_fisher(parts, net.weight.detach()[0]).diagonal
         tensor([20., 40.], dtype=torch.float64)
     """
-    has_expectation = has_information(parts.likelihood)
+    has_expectation = has_information(unweighted(parts.likelihood))
     rule = "categorical or Gaussian for a Fisher information"
-    require(has_expectation, "likelihood", rule, Phrase(parts.likelihood.name))
+    require(has_expectation, "likelihood", rule, Phrase(unweighted(parts.likelihood).name))
     total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
     size = _chunk_size(parts, theta)
     outputs = 0
     for start in range(0, len(parts.examples), size):
         batch = _batch(parts, start, start + size)
-        outputs = _add_chunk(total, parts, theta, batch)
+        targets = parts.examples.targets[start : start + size]
+        weights = without_weights(parts.likelihood, targets)[1]
+        outputs = _add_chunk(total, parts, theta, batch, weights)
     return Information(total, outputs)
 
 
@@ -110,9 +119,11 @@ def estimate_fisher(parts: Parts, theta: Tensor, rows: int, rng: torch.Generator
         with torch.enable_grad():  # whatever the caller's mode is
             each = theta.expand(len(piece), -1).clone().requires_grad_()
             outputs = parts.forward(each, inputs, stacked=True)
-            score = _drawn_score(parts.likelihood, outputs, targets, rng)
+            plain, weights = without_weights(parts.likelihood, targets)
+            score = _drawn_score(unweighted(parts.likelihood), outputs, plain, rng)
             (slope,) = torch.autograd.grad(score, each)
-        total += slope.double().square_().sum(0)
+        squares = slope.double().square_()
+        total += (squares if weights is None else weights.double() * squares).sum(0)
     return total * (every / taken)
 
 
@@ -166,11 +177,16 @@ def _batch(parts: Parts, start: int, end: int) -> Inputs:
     return tree_map(lambda t: t.unsqueeze(1), inputs)
 
 
-def _add_chunk(total: Tensor, parts: Parts, theta: Tensor, inputs: Inputs) -> int:
+def _add_chunk(
+    total: Tensor, parts: Parts, theta: Tensor, inputs: Inputs, weights: Tensor | None
+) -> int:
     """Add the examples' information to the total; return the number of outputs."""
     with torch.enable_grad():  # whatever the caller's mode is
         each = theta.expand(count(inputs), -1).clone().requires_grad_()
-        values, chances = _scores(parts.likelihood, parts.forward(each, inputs, stacked=True))
+        outputs = parts.forward(each, inputs, stacked=True)
+        values, chances = _scores(unweighted(parts.likelihood), outputs)
+        if weights is not None:
+            chances = chances * weights.unsqueeze(1)
         for output in range(values.shape[-1]):
             last = output == values.shape[-1] - 1
             (slope,) = torch.autograd.grad(values[:, output].sum(), each, retain_graph=not last)

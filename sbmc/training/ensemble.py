@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from sbmc.checks import nearest, require
 from sbmc.islands.process_memory import parse_bytes
-from sbmc.likelihoods import Likelihood, as_likelihood
+from sbmc.likelihoods import Likelihood, unweighted
 from sbmc.log import logger
-from sbmc.model.data import Inputs, leaves, tree_map
-from sbmc.model.forward import Forward, build_forward
-from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.model.data import Inputs
+from sbmc.model.forward import build_forward
+from sbmc.model.noise import without_noise
+from sbmc.model.parameters import ParameterSpace, Selection
 from sbmc.posterior.ensemble import ensemble_posterior
 from sbmc.prior.original import PriorVariance
 from sbmc.progress import open_progress
@@ -32,11 +33,11 @@ from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import (
     TrainingData,
     check_reset,
-    checked_data,
+    prepare_stacked,
     prior_centres,
     refuse_lone_example,
+    set_up_training,
     start_members,
-    training_prior,
 )
 
 if TYPE_CHECKING:
@@ -99,6 +100,10 @@ class Ensemble:
 
     def __getitem__(self, index: int) -> nn.Module:
         """One member as a module, in evaluation mode; a new copy at each call."""
+        return without_noise(self.member_with_noise(index))
+
+    def member_with_noise(self, index: int) -> nn.Module:
+        """The same, with noise that was learned after its outputs."""
         module = copy.deepcopy(self.model).eval()
         self.space.write(self.positions[index], module)
         own = dict(module.named_buffers())
@@ -128,7 +133,8 @@ def train_ensemble(
     *,
     members: int,
     prior_variance: PriorVariance = "auto",
-    likelihood: Any = "categorical",
+    likelihood: Any = None,
+    weights: Any = None,
     parameters: Selection = "all",
     seed: int = 0,
     learning_rate: float = 1e-3,
@@ -172,7 +178,8 @@ def train_ensemble(
             `sbmc.WeightDecay(...)`, a number v, a mapping or a tensor, as for `fit`. Here `"auto"`
             is `ByLayer(least=1.0)`, since the maximum of a narrower prior is near zero weights.
             With `initial="model"` it is wide enough for the weights that the model has.
-        likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
+        likelihood: as for `fit`; None infers it. Learned noise is trained with the weights.
+        weights: of the rows of `train`, as for `fit`.
         parameters: which parameters to train, as for `fit`; the others keep the model's values.
         seed: of all members' streams.
         learning_rate: Adam's.
@@ -215,9 +222,8 @@ def train_ensemble(
             validation is not None, "max_epochs", "given when there are no validation data", None
         )
         max_epochs = DEFAULT_EPOCHS
-    space = select_parameters(model, parameters)
-    data = checked_data(model, space, train, validation, as_likelihood(likelihood))
-    variance, centre = training_prior(prior_variance, model, space, initial, len(data.train))
+    given = model, parameters, train, validation, likelihood, prior_variance, initial, weights
+    model, space, data, variance, centre = set_up_training(*given)
     settings = TrainingSettings(
         prior_variance=variance,
         learning_rate=learning_rate,
@@ -252,7 +258,7 @@ def train_ensemble(
         trainer = _batched(model, space, data, settings, path)
     groups = [list(range(i, min(i + size, members))) for i in range(0, members, size)]
     trained = _run(trainer, groups, max_epochs, progress)
-    return _collect(model, space, as_likelihood(likelihood), trained)
+    return _collect(model, space, unweighted(data.likelihood), trained)
 
 
 def _group_size(members: int, dim: int) -> int:
@@ -282,7 +288,7 @@ def _batched(
     else:
 
         def learn(theta: Tensor, inputs: Inputs) -> Tensor:
-            return forward(theta, _prepare_stacked(forward, inputs), stacked=True)
+            return forward(theta, prepare_stacked(forward, inputs), stacked=True)
 
         def evaluate(theta: Tensor, inputs: Inputs) -> Tensor:
             return forward(theta, forward.prepare(inputs))
@@ -303,13 +309,6 @@ def _batched(
         return positions, histories, [{}] * len(group)
 
     return train
-
-
-def _prepare_stacked(forward: Forward, inputs: Inputs) -> Inputs:
-    """Prepare one batch per member, `(members, batch, ...)`."""
-    shape = leaves(inputs)[0].shape[:2]
-    prepared = forward.prepare(tree_map(lambda t: t.flatten(0, 1), inputs))
-    return tree_map(lambda t: t.unflatten(0, shape), prepared)
 
 
 def _one_by_one(

@@ -177,6 +177,22 @@ def test_custom_refusals(function, words):
         Custom(function).check(torch.zeros(5), torch.zeros(2, 3))
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (2, 3, 4)])
+def test_outputs_that_are_no_logits_of_classes_are_refused_at_once(shape):
+    own = Custom(lambda outputs, targets: outputs.flatten(1).sum(-1), classification=True)
+    words = (
+        f"`classification` must be False unless .*, but got True for outputs of shape \\({shape[0]}"
+    )
+    with pytest.raises(BadInput, match=words):
+        own.check(torch.zeros(5), torch.zeros(shape))
+
+
+def test_a_log_likelihood_says_that_it_does_not_tell_the_noise(caplog):
+    with caplog.at_level("INFO", logger="sbmc"):
+        Custom(squares).check(torch.zeros(5, 3), torch.zeros(2, 3))
+    assert "does not tell the noise" in caplog.text
+
+
 def test_custom_leaves_the_targets_alone():
     targets = torch.randn(5, 3)
     assert Custom(squares).check(targets, torch.zeros(2, 3)) is targets
