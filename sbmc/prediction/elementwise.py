@@ -75,12 +75,15 @@ def elementwise(distribution: Distribution) -> Distribution:
         >>> elementwise(Independent(Normal(torch.zeros(2, 5, 3), 1.0), 1)).batch_shape
         torch.Size([2, 5, 3])
     """
-    leading = None
-    while isinstance(distribution, (Independent, Reshaped)):
-        if isinstance(distribution, Reshaped):
-            leading, distribution = distribution.batch_shape, distribution.rows
-        else:
-            distribution = distribution.base_dist
-    if leading is None or distribution.event_shape:
+    if not isinstance(distribution, Reshaped):
+        return _without_events(distribution)
+    rows = _without_events(distribution.rows)
+    if rows.event_shape:
         return distribution
-    return Viewed(distribution, leading + distribution.batch_shape[1:])
+    return Viewed(rows, distribution.batch_shape + rows.batch_shape[1:])
+
+
+def _without_events(distribution: Distribution) -> Distribution:
+    while isinstance(distribution, Independent):
+        distribution = distribution.base_dist
+    return distribution

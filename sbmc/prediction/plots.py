@@ -42,11 +42,14 @@ def _draw_band(prediction: BasePrediction, x: Any, targets: Any, level: float, a
     require(outputs == 1, "prediction", rule, Phrase(f"one with {outputs} outputs"))
     values = _one_input(prediction, x)
     order = np.argsort(values, kind="stable")
-    for kind, strength in (("prediction", 0.18), ("credible", 0.4)):
+    bands = {"prediction": 0.18, "credible": 0.4}
+    if not prediction._need_particles().has_distribution:
+        del bands["prediction"]
+    for kind, strength in bands.items():
         lower, upper = (
             end.cpu().numpy().reshape(-1)[order] for end in prediction.interval(level, kind=kind)
         )
-        label = f"{level:.0%} {'prediction' if kind == 'prediction' else 'credible'} interval"
+        label = f"{level:.0%} {kind} interval"
         axes.fill_between(
             values[order], lower, upper, color=COLOUR, alpha=strength, linewidth=0, label=label
         )

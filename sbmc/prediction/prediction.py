@@ -228,7 +228,7 @@ class Prediction(BasePrediction):
         shape = tuple(self.probs.shape[:-1])
         require(labels.shape == shape, "targets", f"of shape {shape}", tuple(labels.shape))
         classes = self.probs.shape[-1]
-        whole = bool((labels == labels.long()).all()) and labels.dtype != torch.complex64
+        whole = not labels.is_complex() and bool((labels == labels.long()).all())
         inside = whole and bool(((labels >= 0) & (labels < classes)).all())
         rule = f"integers from 0 to {classes - 1}"
         require(inside, "targets", rule, Phrase("others"))

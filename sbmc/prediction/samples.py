@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import is_whole, require
-from sbmc.likelihoods import Likelihood
+from sbmc.likelihoods import Custom, Likelihood
 from sbmc.prediction.drawing import draw
 from sbmc.prediction.entropies import Split, entropy_split
 from sbmc.prediction.predictive import PredictiveMixture, weighted_quantile
@@ -111,6 +111,11 @@ class Samples:
     def are_kept(self) -> bool:
         """Whether the outputs are held in memory."""
         return isinstance(self._source, KeptOutputs)
+
+    @property
+    def has_distribution(self) -> bool:
+        """Whether targets have a distribution: a user's log likelihood of numbers gives none."""
+        return self.likelihood.classification or not isinstance(self.likelihood, Custom)
 
     @property
     def inputs(self) -> Any:

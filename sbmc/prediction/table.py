@@ -43,7 +43,8 @@ def to_data_frame(prediction: BasePrediction, level: float) -> Any:
     else:
         quantities["mean"] = prediction.mean
     quantities |= {part: getattr(prediction, part) for part in PARTS}
-    if probs is None and prediction.particles is not None:
+    particles = prediction.particles
+    if probs is None and particles is not None and particles.has_distribution:
         quantities["lower"], quantities["upper"] = prediction.interval(level)
     columns: dict[str, np.ndarray] = {}
     for name, values in quantities.items():

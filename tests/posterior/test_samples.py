@@ -11,7 +11,7 @@ import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
-from sbmc.likelihoods import Categorical, Gaussian
+from sbmc.likelihoods import Categorical, Custom, Gaussian
 from sbmc.model.parameters import select_parameters
 from sbmc.model.predicting import Predictor
 from sbmc.posterior.posterior import Posterior
@@ -210,3 +210,45 @@ def test_a_fit_can_be_asked():
     prediction = posterior.predict(inputs)
     assert 0.7 < prediction.interval(0.9).covers(targets).double().mean() <= 1
     assert prediction.crps(targets).mean() < prediction.mean.sub(targets).abs().mean()
+
+
+def test_learned_noise_is_in_the_outputs_of_every_particle():
+    torch.manual_seed(0)
+    inputs = torch.randn(60, 2)
+    targets = inputs.sum(1) + 0.3 * torch.randn(60)
+    posterior = sbmc.fit(
+        nn.Linear(2, 1), (inputs, targets), s=1, particles=6, likelihood="gaussian", progress=False
+    )
+    prediction = posterior.predict(inputs)
+    outputs = posterior.samples(inputs).outputs()
+    assert outputs.shape == (6, 60, 2)
+    with torch.no_grad():
+        by_modules = torch.stack([module(inputs) for module, _ in posterior.models()])
+    torch.testing.assert_close(outputs, by_modules)
+    variances = outputs[..., 1].double().exp()
+    torch.testing.assert_close(prediction.aleatoric.squeeze(1), variances.mean(0))
+    # Each particle has its own noise, and the quantiles are those of their mixture.
+    assert variances.std(0).min() > 0
+    scale = variances.sqrt()
+    at = (prediction.quantile(0.9).squeeze(1) - outputs[..., 0]) / scale
+    torch.testing.assert_close(
+        torch.special.ndtr(at).mean(0), torch.full((60,), 0.9, dtype=torch.float64)
+    )
+
+
+def test_a_likelihood_without_a_distribution_answers_what_it_can():
+    def function(outputs, targets):
+        return -(outputs - targets).abs().sum(-1)
+
+    posterior = make_posterior(Custom(function))
+    prediction = posterior.predict(INPUTS)
+    densities = function(posterior.samples(INPUTS).outputs(), TARGETS)
+    weights = posterior.samples(INPUTS).weights.log().unsqueeze(1)
+    torch.testing.assert_close(
+        prediction.log_prob(TARGETS), torch.logsumexp(densities.double() + weights, 0)
+    )
+    assert prediction.interval(kind="credible").lower.shape == (EXAMPLES, 3)
+    assert "lower_0" not in prediction.to_pandas()
+    for question in (prediction.interval, lambda: prediction.crps(TARGETS)):
+        with pytest.raises(BadInput, match="one with a predictive distribution"):
+            question()

@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 from torch import distributions
 
+from sbmc.checks import BadInput
 from sbmc.likelihoods import (
     Bernoulli,
     Categorical,
@@ -149,3 +150,17 @@ def test_positions_that_are_ignored_do_not_count():
     labels[:, 1:] = -100
     first = prediction.probs[:, 0].max(-1).values.log()
     np.testing.assert_allclose(prediction.log_prob(labels), first)
+
+
+def test_targets_that_are_vectors_can_be_drawn_and_scored():
+    def function(o):
+        return distributions.MultivariateNormal(o, torch.eye(2, dtype=o.dtype))
+
+    likelihood, values = FromDistribution(function), outputs(2)
+    prediction = prediction_of(likelihood, values)
+    draws = prediction.sample(4_000)
+    assert draws.shape == (4_000, EXAMPLES, 2)
+    assert (draws.mean(0) - prediction.mean).abs().max() < 5 * prediction.variance.max() ** 0.5 / 63
+    assert prediction.log_prob(draws[0]).shape == (EXAMPLES,)
+    with pytest.raises(BadInput, match="`likelihood` must be of single numbers"):
+        prediction.interval()

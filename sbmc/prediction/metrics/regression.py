@@ -195,7 +195,7 @@ def regression_metrics(
         "rmse": rmse(prediction, targets),
         "nll.moments": gaussian_nll(prediction.mean, prediction.variance, targets),
     }
-    if prediction.particles is not None:
+    if prediction.particles is not None and prediction.particles.has_distribution:
         interval = prediction.interval(level)
         metrics["nll"] = -prediction.log_prob(targets).mean().item()
         metrics["crps"] = crps(prediction, targets)
