@@ -11,7 +11,7 @@ from torch.distributions import Bernoulli as BernoulliDistribution
 from torch.nn.functional import logsigmoid
 
 from sbmc.checks import Phrase, require
-from sbmc.likelihoods.likelihood import Kind, Likelihood
+from sbmc.likelihoods.likelihood import FisherParts, Kind, Likelihood
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Bernoulli(Likelihood):
 
     kind: ClassVar[Kind] = "classes"
     name: ClassVar[str] = "bernoulli"
+    has_fisher: ClassVar[bool] = True
 
     def log_prob(self, outputs: Tensor, targets: Tensor, *, stacked: bool = False) -> Tensor:
         """Log probability of each label."""
@@ -50,10 +51,20 @@ class Bernoulli(Likelihood):
         """Of the classes 0 and 1: zero, and the output."""
         return two_class_logits(outputs.squeeze(-1))
 
+    def fisher(self, outputs: Tensor) -> FisherParts:
+        """The logit, with p(1 − p)."""
+        return bernoulli_fisher(outputs)
+
 
 def bernoulli_log_prob(logits: Tensor, targets: Tensor) -> Tensor:
     """Log p(y) = y·z + log σ(−z), which is finite for any logit z."""
     return targets * logits + logsigmoid(-logits)
+
+
+def bernoulli_fisher(logits: Tensor) -> FisherParts:
+    """Logits z, each with p(1 − p) of its probability p."""
+    probs = logits.detach().sigmoid()
+    return FisherParts(logits, probs * (1 - probs))
 
 
 def two_class_logits(logits: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Categorical as CategoricalDistribution
 
 from sbmc.checks import Phrase, require
-from sbmc.likelihoods.likelihood import Kind, Likelihood
+from sbmc.likelihoods.likelihood import FisherParts, Kind, Likelihood
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Categorical(Likelihood):
 
     kind: ClassVar[Kind] = "classes"
     name: ClassVar[str] = "categorical"
+    has_fisher: ClassVar[bool] = True
 
     def log_prob(self, outputs: Tensor, targets: Tensor, *, stacked: bool = False) -> Tensor:
         """Log probability of each label."""
@@ -49,6 +50,11 @@ class Categorical(Likelihood):
     def logits(self, outputs: Tensor) -> Tensor:
         """The outputs themselves."""
         return outputs
+
+    def fisher(self, outputs: Tensor) -> FisherParts:
+        """Log probabilities, each with its probability: Σ_c p_c (∂ log p_c/∂θ)²."""
+        logs = outputs.log_softmax(-1)
+        return FisherParts(logs, logs.detach().exp())
 
 
 def is_integer(dtype: torch.dtype) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, Normal
 
-from sbmc.likelihoods.likelihood import Kind, Likelihood, TargetMoments
+from sbmc.likelihoods.likelihood import FisherParts, Kind, Likelihood, TargetMoments
 from sbmc.likelihoods.noise import NoisePrior, NoisyLikelihood, spread
 
 # The prior of a log variance: σ is most probably 0.37 times the spread of the targets, and from
@@ -43,6 +43,7 @@ class Gaussian(NoisyLikelihood):
     kind: ClassVar[Kind] = "real"
     name: ClassVar[str] = "gaussian"
     known: ClassVar[str] = "noise_variance"
+    has_fisher: ClassVar[bool] = True
 
     def log_prob(self, outputs: Tensor, targets: Tensor, *, stacked: bool = False) -> Tensor:
         """Sum over the outputs of the log normal density."""
@@ -73,6 +74,12 @@ class Gaussian(NoisyLikelihood):
             return TargetMoments(means, self.noise_variance)
         assert isinstance(logs, Tensor)
         return TargetMoments(means, logs.double().exp().expand(means.shape))
+
+    def fisher(self, outputs: Tensor) -> FisherParts:
+        """Means with 1/σ², and log variances with ½."""
+        if self.noise_variance is not None:
+            return FisherParts(outputs, torch.full_like(outputs, 1 / self.noise_variance).detach())
+        return self._location_scale_fisher(outputs, 1.0, 0.5)
 
     def noise_prior(self, targets: Tensor, weights: Tensor | None = None) -> NoisePrior:
         """Around a part of the variance of the targets."""

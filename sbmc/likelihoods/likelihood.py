@@ -21,6 +21,13 @@ class TargetMoments(NamedTuple):
     variance: Tensor | float
 
 
+class FisherParts(NamedTuple):
+    """What the Fisher information of a row is made of: Σ_j weight_j · (∂ value_j / ∂θ)²."""
+
+    values: Tensor  # (rows, parts), differentiable in the outputs
+    weights: Tensor  # (rows, parts), not negative
+
+
 class Likelihood(ABC):
     """The density of a row's target given a network's outputs for that row.
 
@@ -30,9 +37,11 @@ class Likelihood(ABC):
 
     Attributes:
         name: in files, and as a string for `fit`.
+        has_fisher: whether `fisher` is known.
     """
 
     name: ClassVar[str]
+    has_fisher: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -110,6 +119,14 @@ class Likelihood(ABC):
         """Mean and variance of the targets of each particle and row; of numbers and counts."""
         distribution = self.distribution(outputs)
         return TargetMoments(distribution.mean, distribution.variance)
+
+    def fisher(self, outputs: Tensor) -> FisherParts | None:
+        """The parts of the Fisher information, the expectation over targets; None if not known.
+
+        Args:
+            outputs: `(rows, outputs)`.
+        """
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Name and settings as plain values; settings that are None are left out."""

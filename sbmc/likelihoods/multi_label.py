@@ -10,8 +10,13 @@ from torch.distributions import Bernoulli as BernoulliDistribution
 from torch.distributions import Independent
 
 from sbmc.checks import Phrase, require
-from sbmc.likelihoods.bernoulli import bernoulli_log_prob, two_class_logits, zeros_and_ones
-from sbmc.likelihoods.likelihood import Kind, Likelihood
+from sbmc.likelihoods.bernoulli import (
+    bernoulli_fisher,
+    bernoulli_log_prob,
+    two_class_logits,
+    zeros_and_ones,
+)
+from sbmc.likelihoods.likelihood import FisherParts, Kind, Likelihood
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class MultiLabel(Likelihood):
 
     kind: ClassVar[Kind] = "labels"
     name: ClassVar[str] = "multi-label"
+    has_fisher: ClassVar[bool] = True
 
     def log_prob(self, outputs: Tensor, targets: Tensor, *, stacked: bool = False) -> Tensor:
         """Sum over the labels of their log probabilities."""
@@ -52,3 +58,7 @@ class MultiLabel(Likelihood):
     def logits(self, outputs: Tensor) -> Tensor:
         """Of off and on, `(..., rows, labels, 2)`."""
         return two_class_logits(outputs)
+
+    def fisher(self, outputs: Tensor) -> FisherParts:
+        """The logits, with p(1 − p)."""
+        return bernoulli_fisher(outputs)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, is_number, require
-from sbmc.likelihoods.likelihood import Likelihood
+from sbmc.likelihoods.likelihood import FisherParts, Likelihood
 
 # learned: one for each output; shared: learned, one for all outputs; network: given by it
 Noise = Literal["learned", "shared", "network"]
@@ -102,6 +102,15 @@ class NoisyLikelihood(Likelihood):
     def noise_prior(self, targets: Tensor, weights: Tensor | None = None) -> NoisePrior:
         """The prior of what is learned, for checked targets `(rows, outputs)` and their weights."""
         raise NotImplementedError
+
+    def _location_scale_fisher(self, outputs: Tensor, place: float, size: float) -> FisherParts:
+        """Locations with `place`/c², and logarithms of c² with `size` for each location."""
+        places, logs = self.split(outputs)
+        if not isinstance(logs, Tensor):
+            return FisherParts(places, torch.full_like(places, place * math.exp(-logs)).detach())
+        share = torch.full_like(logs, size * places.shape[-1] / logs.shape[-1])
+        precisions = place * (-logs.detach()).exp().expand(places.shape)
+        return FisherParts(torch.cat([places, logs], -1), torch.cat([precisions, share], -1))
 
     def _check_columns(self, targets: Tensor, outputs: Tensor) -> Tensor:
         """Targets as `(examples, outputs)`."""

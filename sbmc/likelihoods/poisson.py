@@ -11,7 +11,7 @@ from torch.distributions import Independent
 from torch.distributions import Poisson as PoissonDistribution
 
 from sbmc.checks import Phrase, require
-from sbmc.likelihoods.likelihood import Kind, Likelihood
+from sbmc.likelihoods.likelihood import FisherParts, Kind, Likelihood
 from sbmc.likelihoods.noise import softened
 
 
@@ -26,6 +26,7 @@ class Poisson(Likelihood):
 
     kind: ClassVar[Kind] = "counts"
     name: ClassVar[str] = "poisson"
+    has_fisher: ClassVar[bool] = True
 
     def log_prob(self, outputs: Tensor, targets: Tensor, *, stacked: bool = False) -> Tensor:
         """Sum over the outputs of the log probability."""
@@ -49,6 +50,11 @@ class Poisson(Likelihood):
         """Independent counts of the columns."""
         each = PoissonDistribution(softened(outputs).exp(), validate_args=False)
         return Independent(each, 1, validate_args=False)
+
+    def fisher(self, outputs: Tensor) -> FisherParts:
+        """Logarithms of the rates, with the rates."""
+        logs = softened(outputs)
+        return FisherParts(logs, logs.detach().exp())
 
 
 def require_counts(values: Tensor) -> None:

@@ -13,7 +13,7 @@ from torch.distributions import StudentT as StudentTDistribution
 
 from sbmc.checks import is_number, require
 from sbmc.likelihoods.gaussian import PRIOR_DEVIATION, PRIOR_OFFSET
-from sbmc.likelihoods.likelihood import Kind
+from sbmc.likelihoods.likelihood import FisherParts, Kind
 from sbmc.likelihoods.noise import NoisePrior, NoisyLikelihood, spread
 
 
@@ -40,6 +40,7 @@ class StudentT(NoisyLikelihood):
     kind: ClassVar[Kind] = "real"
     name: ClassVar[str] = "student-t"
     known: ClassVar[str] = "scale"
+    has_fisher: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require(is_number(self.df) and 2 < self.df < math.inf, "df", "above 2", self.df)
@@ -70,6 +71,11 @@ class StudentT(NoisyLikelihood):
         scale = torch.as_tensor(0.5 * logs, dtype=places.dtype, device=places.device).exp()
         each = StudentTDistribution(self.df, places, scale.expand_as(places), validate_args=False)
         return Independent(each, 1, validate_args=False)
+
+    def fisher(self, outputs: Tensor) -> FisherParts:
+        """Locations with (ν+1)/((ν+3)c²), and logarithms of c² with ν/(2(ν+3))."""
+        place, size = (self.df + 1) / (self.df + 3), self.df / (2 * (self.df + 3))
+        return self._location_scale_fisher(outputs, place, size)
 
     def noise_prior(self, targets: Tensor, weights: Tensor | None = None) -> NoisePrior:
         """Of log c², as for the variance of Gaussian noise."""

@@ -6,7 +6,8 @@ For outputs f_i(θ) and y ~ p(· | f_i(θ)), the information of all n examples i
 
 the expectation over what the model itself would predict. For the built-in likelihoods it equals the
 generalised Gauss-Newton matrix, is never negative, and is exact here, without sampling labels:
-categorical, Σ_c p_c (∂ log p_c/∂θ)²; Gaussian, Σ_k (∂f_k/∂θ)²/σ².
+categorical, Σ_c p_c (∂ log p_c/∂θ)²; Gaussian, Σ_k (∂f_k/∂θ)²/σ². Each likelihood states its own
+(`Likelihood.fisher`).
 
 Where a rough figure will do, `estimate_fisher` takes some of the examples, with one target each
 that the model itself draws.
@@ -44,7 +45,7 @@ class Information(NamedTuple):
 
 def has_information(likelihood: Likelihood) -> bool:
     """Whether the expectation over targets is known; for a user's function it is not."""
-    return isinstance(likelihood, Categorical) or known_variance(likelihood) is not None
+    return likelihood.has_fisher
 
 
 def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
@@ -79,7 +80,7 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
         tensor([20., 40.], dtype=torch.float64)
     """
     has_expectation = has_information(unweighted(parts.likelihood))
-    rule = "categorical or Gaussian for a Fisher information"
+    rule = "one whose Fisher information is known"
     require(has_expectation, "likelihood", rule, Phrase(unweighted(parts.likelihood).name))
     total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
     size = _chunk_size(parts, theta)
@@ -184,7 +185,9 @@ def _add_chunk(
     with torch.enable_grad():  # whatever the caller's mode is
         each = theta.expand(count(inputs), -1).clone().requires_grad_()
         outputs = parts.forward(each, inputs, stacked=True)
-        values, chances = _scores(unweighted(parts.likelihood), outputs)
+        known = unweighted(parts.likelihood).fisher(outputs.squeeze(1))
+        assert known is not None, "`has_information` said so"
+        values, chances = known
         if weights is not None:
             chances = chances * weights.unsqueeze(1)
         for output in range(values.shape[-1]):
@@ -195,13 +198,3 @@ def _add_chunk(
             weighted[chances[:, output] == 0] = 0
             total += weighted.sum(0)
     return values.shape[-1]
-
-
-def _scores(likelihood: Likelihood, outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """The values to differentiate, and the weights of their squared gradients."""
-    flat = outputs.squeeze(1)
-    variance = known_variance(likelihood)
-    if variance is not None:
-        return flat, torch.full_like(flat, 1 / variance).detach()
-    logs = flat.log_softmax(-1)
-    return logs, logs.detach().exp()

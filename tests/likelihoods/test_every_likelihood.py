@@ -398,3 +398,43 @@ def test_settings_that_break_their_rules(make, words):
     with pytest.raises(BadInput) as error:
         make()
     assert words in str(error.value)
+
+
+def exact_information(likelihood, outputs, targets, measure):
+    """E[∇ log p ∇ log p ᵀ] of one row by a sum over targets, with the weights of a grid."""
+    many = outputs.expand(1, len(targets), -1).clone().requires_grad_()
+    logs = likelihood.log_prob(many, targets)
+    (scores,) = torch.autograd.grad(logs.sum(), many)
+    chances = logs[0].exp().detach() * measure
+    assert abs(float(chances.sum()) - 1) < 1e-4
+    return torch.einsum("n,ni,nj->ij", chances, scores[0], scores[0])
+
+
+NUMBERS_GRID = torch.linspace(-400, 400, 800_001, dtype=torch.float64).unsqueeze(1)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "outputs", "targets", "measure"),
+    [
+        (Categorical(), [0.3, -1.0, 0.5], torch.arange(3), 1.0),
+        (Bernoulli(), [0.7], torch.tensor([0.0, 1.0], dtype=torch.float64), 1.0),
+        (Poisson(), [0.4], torch.arange(60, dtype=torch.float64).unsqueeze(1), 1.0),
+        (Gaussian(noise_variance=0.6), [0.2], NUMBERS_GRID, 0.001),
+        (Gaussian(noise="network"), [0.2, -0.7], NUMBERS_GRID, 0.001),
+        (StudentT(df=5.0, noise="network"), [0.2, -0.7], NUMBERS_GRID, 0.001),
+    ],
+)
+def test_the_information_is_the_expectation_over_targets(likelihood, outputs, targets, measure):
+    row = torch.tensor([outputs], dtype=torch.float64, requires_grad=True)
+    values, weights = likelihood.fisher(row)
+    total = torch.zeros(len(outputs), len(outputs), dtype=torch.float64)
+    for value, weight in zip(values[0], weights[0], strict=True):
+        (slope,) = torch.autograd.grad(value, row, retain_graph=True)
+        total += weight * slope[0, :, None] * slope[0]
+    expected = exact_information(likelihood, row.detach()[0], targets, measure)
+    torch.testing.assert_close(total, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_noise_that_outputs_share_has_the_information_of_all():
+    row = torch.zeros(1, 4, dtype=torch.float64)
+    assert Gaussian(noise="shared").fisher(row).weights.tolist() == [[1, 1, 1, 1.5]]
