@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Pairs of particles times values that are computed together: 32 MB of float64.
-PAIRS_AT_ONCE = 2**22
+# Pairs of particles times values that are computed together: 8 MB of float64.
+PAIRS_AT_ONCE = 2**20
 # Levels at which the line is divided, and Gauss-Legendre nodes between two neighbours. Beyond the
 # outermost levels F² and (1 − F)² are below 1e-14.
 LEVELS = (

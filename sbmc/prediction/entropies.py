@@ -25,8 +25,8 @@ from sbmc.prediction.predictive import PredictiveMixture
 from sbmc.randomness import Stream, generator
 
 NODES, DRAWS = 32, 256
-# Values times particles that are computed together: 16 MB of float64.
-PAIRS_AT_ONCE = 2**21
+# Values times particles that are computed together: 8 MB of float64.
+PAIRS_AT_ONCE = 2**20
 
 
 class Split(NamedTuple):

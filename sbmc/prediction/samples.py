@@ -20,8 +20,8 @@ from sbmc.prediction.entropies import Split, entropy_split
 from sbmc.prediction.predictive import PredictiveMixture, weighted_quantile
 from sbmc.randomness import Stream, generator
 
-# Outputs that are held at once, of all particles: 16 MB as float64.
-VALUES_AT_ONCE = 2**21
+# Outputs that are held at once, of all particles: 4 MB as float64, and several copies of them.
+VALUES_AT_ONCE = 2**19
 
 
 class OutputSource(Protocol):
