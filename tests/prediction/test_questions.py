@@ -153,6 +153,13 @@ def test_all_at_once_and_in_parts_have_the_same_splits(classes):
             torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
 
 
+def test_weights_need_not_sum_to_one(classes):
+    tripled = mixed_prediction(Categorical(), [(LOGITS, 3 * WEIGHTS)])
+    for by in ("entropy", "variance", "zero-one"):
+        for ours, theirs in zip(tripled.split(by), classes.split(by), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("by", ["entropy", "variance", "zero-one"])
 def test_a_point_estimate_has_no_epistemic_part(by):
     alone = prediction_of(LOGITS[:1], Categorical(), torch.ones(1))
