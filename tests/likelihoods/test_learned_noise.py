@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 import sbmc
-from sbmc.baselines import swag
+from sbmc.baselines import mc_dropout, swag
 from sbmc.checks import BadInput
+from sbmc.diagnostics import condition_number
 from sbmc.likelihoods import Gaussian, StudentT
 from sbmc.likelihoods.gaussian import PRIOR_DEVIATION, PRIOR_OFFSET
 from sbmc.likelihoods.noise import estimate_noise
@@ -196,11 +197,18 @@ def test_members_of_an_ensemble_are_networks_alone_and_predict_with_their_noise(
     assert posterior.positions.shape == (2, 1, 4)
 
 
-def test_noise_that_nothing_learns_is_refused():
+@pytest.mark.parametrize("method", [swag, mc_dropout, condition_number])
+def test_noise_that_nothing_learns_is_refused(method):
     net, data = nn.Linear(2, 1), (torch.randn(20, 2), torch.randn(20))
     words = "`likelihood` must be one of known noise, or .*, but got gaussian with noise to learn"
     with pytest.raises(BadInput, match=words):
-        swag(net, data, likelihood=Gaussian())
+        method(net, data, likelihood=Gaussian())
+
+
+def test_tuning_wants_noise_that_is_known():
+    net, data = nn.Linear(2, 1), (torch.randn(20, 2), torch.randn(20))
+    with pytest.raises(BadInput, match="but got gaussian of other noise"):
+        sbmc.tune(net, data, likelihood=Gaussian())
 
 
 def test_a_run_of_another_noise_is_another_run(tmp_path):
