@@ -36,6 +36,7 @@ class Stream(IntEnum):
     LAPLACE = 8
     NETWORK = 9
     HEALTH = 10
+    PREDICTIONS = 11
 
 
 def generator(seed: int, *path: int) -> torch.Generator:

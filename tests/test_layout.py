@@ -62,6 +62,7 @@ ORDER = [
 _UP = "a method of the posterior calls what is built upon posteriors"
 _QUICK = "`sbmc --help` needs no torch; a command imports its work when it is called"
 LATE = {
+    "sbmc.likelihoods.likelihood imports sbmc.likelihoods.from_distribution": "it makes one",
     "sbmc.posterior.posterior imports sbmc.confidence": _UP,
     "sbmc.posterior.posterior imports sbmc.bridges.arviz": _UP,
     "sbmc.posterior.posterior imports sbmc.posterior.saving": "saving and loading make posteriors",

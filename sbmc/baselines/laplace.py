@@ -20,7 +20,7 @@ from sbmc.baselines.result import (
     trained_epochs,
 )
 from sbmc.checks import Phrase, nearest, require
-from sbmc.likelihoods import Categorical, Gaussian, Likelihood, as_likelihood
+from sbmc.likelihoods import Categorical, Likelihood, as_likelihood, known_variance
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.functional import call_model
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
@@ -149,8 +149,8 @@ def _checked(
 ) -> tuple[Examples, int]:
     """The examples, ready to use, and the number of the model's outputs."""
     rule = "'categorical' or Gaussian(noise_variance=...) for a Laplace approximation"
-    supported = isinstance(family, (Categorical, Gaussian))
-    require(supported, "likelihood", rule, Phrase("a function"))
+    supported = isinstance(family, Categorical) or known_variance(family) is not None
+    require(supported, "likelihood", rule, Phrase(family.name))
     weights = space.flatten(model)
     examples = as_examples(data).to(dtype=weights.dtype, device=weights.device)
     single = isinstance(examples.inputs, Tensor)

@@ -21,6 +21,7 @@ from sbmc.checks import BadInput, Phrase, is_number, require
 from sbmc.likelihoods import as_likelihood
 from sbmc.model.data import as_examples
 from sbmc.model.functional import call_model
+from sbmc.model.noise import require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.posterior.posterior import Posterior
 from sbmc.randomness import Stream, generator
@@ -72,6 +73,7 @@ def mc_dropout(
         Posterior(islands=1, particles=3, dim=10)
     """
     require_count(samples, "samples")
+    require_noise(as_likelihood(likelihood), select_parameters(model, parameters))
     trained = train_mc_dropout(
         model,
         train,

@@ -12,6 +12,7 @@ from sbmc.checks import is_number, require
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Likelihood
+from sbmc.model.noise import require_noise
 from sbmc.model.parameters import ParameterSpace, Selection
 from sbmc.posterior.posterior import Posterior
 
@@ -42,7 +43,11 @@ def single_network_posterior(
 
     Returns:
         The posterior, `(1, samples, dim)`.
+
+    Raises:
+        BadInput: a likelihood that learns its noise, which a single network has not.
     """
+    require_noise(likelihood, space)
     return Posterior(
         model,
         space,

@@ -61,6 +61,32 @@ def load_laplace() -> Any:
     return laplace
 
 
+def load_pandas() -> Any:
+    """The package pandas, imported when it is first needed.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("Tables are made by pandas: pip install 'sbmc[pandas]'.") from error
+    return pandas
+
+
+def load_pyplot() -> Any:
+    """The module matplotlib.pyplot, imported when it is first needed.
+
+    Raises:
+        ImportError: matplotlib is not installed; the message names the extra.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("Figures are drawn by matplotlib: pip install 'sbmc[plots]'.") from error
+    return pyplot
+
+
 @contextmanager
 def without_script_warning() -> Iterator[None]:
     """Silence one warning of packages that laplace-torch uses, about which users can do nothing."""

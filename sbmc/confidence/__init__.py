@@ -1,6 +1,7 @@
 """Confidence in predictions: a score for "incorrect or out of domain", and when to abstain."""
 
 from sbmc.confidence.abstention import ABSTAIN, Confidence, Decision, fit_confidence
+from sbmc.confidence.base import BaseConfidence
 from sbmc.confidence.classifier import ConfidenceClassifier
 from sbmc.confidence.decisions import RiskCoverage, risk_coverage, two_level_accuracy
 from sbmc.confidence.evaluation import evaluate
@@ -10,6 +11,11 @@ from sbmc.confidence.guarantee import (
     coverage_grid,
     guaranteed_threshold,
     upper_bound,
+)
+from sbmc.confidence.intervals import (
+    IntervalConfidence,
+    IntervalDecision,
+    fit_interval_confidence,
 )
 from sbmc.confidence.protocols import PARTS, PROTOCOLS, ConfidenceSet
 from sbmc.confidence.report import ConfidenceReport, load_arrays
@@ -22,6 +28,7 @@ __all__ = [
     "ABSTAIN",
     "PARTS",
     "PROTOCOLS",
+    "BaseConfidence",
     "Confidence",
     "ConfidenceClassifier",
     "ConfidenceReport",
@@ -29,6 +36,8 @@ __all__ = [
     "Decision",
     "Detection",
     "Guarantee",
+    "IntervalConfidence",
+    "IntervalDecision",
     "RiskCoverage",
     "SplitStudy",
     "calibration_size",
@@ -39,6 +48,7 @@ __all__ = [
     "evaluate",
     "f1_threshold",
     "fit_confidence",
+    "fit_interval_confidence",
     "from_state",
     "guaranteed_threshold",
     "load_arrays",

@@ -11,20 +11,12 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, is_whole, require
+from sbmc.confidence.base import BaseConfidence, Judged, Predict, reference_quantiles
 from sbmc.confidence.classifier import ConfidenceClassifier
-from sbmc.confidence.guarantee import (
-    Guarantee,
-    calibration_size,
-    coverage_grid,
-    guaranteed_threshold,
-)
 from sbmc.model.data import as_examples
 from sbmc.prediction.prediction import Prediction
 
 ABSTAIN = -1
-Predict = Callable[[Any], Prediction]
-# How many quantiles of the training scores are stored, to space thresholds by.
-_QUANTILES = 201
 
 
 class Decision(NamedTuple):
@@ -35,7 +27,7 @@ class Decision(NamedTuple):
     score: Tensor  # (examples,) probability of being incorrect or out of domain
 
 
-class Confidence:
+class Confidence(BaseConfidence):
     """Scores the predictions of one posterior, and decides whether to give them.
 
     Made by `fit_confidence` (or `posterior.confidence`). The score is the probability that a
@@ -47,20 +39,11 @@ class Confidence:
         guaranteed: the threshold with a guarantee, after `calibrate`.
     """
 
-    def __init__(
-        self,
-        classifier: ConfidenceClassifier,
-        *,
-        origin: str | None = None,
-        predict: Predict | None = None,
-        reference: Mapping[str, np.ndarray] | None = None,
-        guaranteed: Guarantee | None = None,
-    ) -> None:
+    kind = Prediction
+
+    def __init__(self, classifier: ConfidenceClassifier, **options: Any) -> None:
+        super().__init__(**options)
         self.classifier = classifier
-        self.origin = origin
-        self.guaranteed = guaranteed
-        self._predict = predict
-        self._reference = dict(reference or {})
 
     def __repr__(self) -> str:
         bound = "" if self.origin is None else f", origin={self.origin[:12]}"
@@ -88,19 +71,6 @@ class Confidence:
         features = prediction.features().detach().cpu().numpy()
         return torch.from_numpy(self.classifier.predict_proba(features)[:, 1])
 
-    def abstain(self, inputs: Any) -> Tensor:
-        """Whether to abstain: the score is at least the threshold.
-
-        After `calibrate`, the threshold with the guarantee decides.
-
-        Args:
-            inputs: as for `score`.
-
-        Returns:
-            `(examples,)` booleans.
-        """
-        return self._abstained(self.score(inputs))
-
     def decide(self, inputs: Any) -> Decision:
         """The predicted class of each input, or -1 where it is wiser to abstain.
 
@@ -116,82 +86,12 @@ class Confidence:
         labels = prediction.labels.cpu().masked_fill(abstained, ABSTAIN)
         return Decision(labels, abstained, score)
 
-    def calibrate(
-        self, data: Any, ood: Any = None, *, alpha: float = 0.02, delta: float = 0.05
-    ) -> Guarantee:
-        """Replace the threshold by one with a guarantee; see `sbmc.confidence.guarantee`.
-
-        Args:
-            data: `(inputs, labels)`, in domain, used for nothing before.
-            ood: out-of-domain inputs, if they are expected, in the proportion that is expected.
-            alpha: error allowed among answered inputs.
-            delta: probability of a larger one, over calibration sets.
-
-        Returns:
-            The guarantee, which is also stored as `guaranteed`. It may answer nothing.
-
-        Raises:
-            BadInput: α or δ outside (0, 1), or too few examples: the message says how many.
-        """
-        calibration_size(alpha, delta)  # refuses bad levels before anything is predicted
-        bound_to_posterior = self._predict is not None
-        require(
-            bound_to_posterior, "confidence", "bound to a posterior", Phrase("one without `bind`")
-        )
+    def _judge(self, data: Any, ood: Any) -> Judged:
         inside, wrong, outside = _features(self._prediction, data, ood)
         score = self.classifier.predict_proba(np.concatenate([inside, outside]))[:, 1]
-        wrong = np.concatenate([wrong, np.ones(len(outside), dtype=bool)])
-        reference = self._reference_scores(len(inside), len(outside))
-        grid = coverage_grid(reference, len(score), alpha=alpha, delta=delta)
-        self.guaranteed = guaranteed_threshold(score, wrong, grid, alpha=alpha, delta=delta)
-        return self.guaranteed
-
-    def bind(self, predict: Predict, origin: str | None) -> Confidence:
-        """Set the posterior that predicts, so that inputs can be given instead of predictions.
-
-        Args:
-            predict: inputs -> `Prediction`.
-            origin: its digest.
-
-        Returns:
-            The same object.
-
-        Raises:
-            BadInput: it is not the posterior that the confidence was fitted to.
-        """
-        self._check_origin(origin, "posterior")
-        self._predict = predict
-        self.origin = self.origin or origin
-        return self
-
-    def _abstained(self, score: Tensor) -> Tensor:
-        if self.guaranteed is not None:
-            return ~torch.from_numpy(self.guaranteed.answer(score.numpy()))
-        return score >= self.threshold
-
-    def _prediction(self, inputs: Any) -> Prediction:
-        if not isinstance(inputs, Prediction):
-            rule = "a Prediction, since no posterior is bound to this confidence"
-            require(self._predict is not None, "inputs", rule, Phrase(type(inputs).__name__))
-            inputs = self._predict(inputs)  # type: ignore[misc]
-        self._check_origin(inputs.origin, "prediction")
-        return inputs
-
-    def _check_origin(self, origin: str | None, name: str) -> None:
-        # A prediction without a digest was made by hand, and is not checked.
-        same = origin is None or self.origin is None or origin == self.origin
-        rule = "of the posterior that this confidence was fitted to"
-        require(same, name, rule, Phrase("one of another posterior"))
-
-    def _reference_scores(self, inside: int, outside: int) -> np.ndarray:
-        parts = []
-        for name, size in (("inside", inside), ("outside", outside)):
-            if size and len(self._reference.get(name, ())):
-                quantiles = self._reference[name]
-                level = (np.arange(size) + 0.5) / size
-                parts.append(np.interp(level, np.linspace(0, 1, len(quantiles)), quantiles))
-        # Without any, thresholds are spaced evenly, which is valid but less precise.
-        return np.concatenate(parts) if parts else np.linspace(0, 1, _QUANTILES)
+        return Judged(
+            score, np.concatenate([wrong, np.ones(len(outside), dtype=bool)]), len(inside)
+        )
 
 
 def fit_confidence(
@@ -230,7 +130,7 @@ def fit_confidence(
         UserWarning: no prediction is incorrect, so the score can only find out-of-domain inputs.
 
     Example:
-        >>> from sbmc.prediction.prediction import classification_prediction
+        >>> from sbmc.prediction.combining import classification_prediction
         >>> slopes = torch.tensor([0.5, 1.0, 2.0]).view(-1, 1, 1)  # three particles
         >>> def predict(x):
         ...     outputs = slopes * torch.cat([-x, x], dim=1)
@@ -262,12 +162,11 @@ def fit_confidence(
     truth = np.concatenate([wrong.astype(int), np.ones(len(outside), dtype=int)])
     features = np.concatenate([inside, outside])
     classifier.fit(features, truth)
-    level = np.linspace(0, 1, _QUANTILES)
-    reference = {
-        name: np.quantile(classifier.predict_proba(part)[:, 1], level)
-        for name, part in (("inside", inside), ("outside", outside))
-        if len(part)
-    }
+    scores = (
+        classifier.predict_proba(part)[:, 1] if len(part) else np.empty(0)
+        for part in (inside, outside)
+    )
+    reference = reference_quantiles(**dict(zip(("inside", "outside"), scores, strict=True)))
     return Confidence(classifier, origin=origin, predict=predict, reference=reference)
 
 
@@ -279,15 +178,15 @@ def _features(
     prediction = predict(examples.inputs)
     is_classes = isinstance(prediction, Prediction)
     kind = Phrase(type(prediction).__name__)
-    require(is_classes, "predict", "of classes; confidence is for classification", kind)
+    require(is_classes, "predict", "of classes; numbers have `fit_interval_confidence`", kind)
     wrong = (prediction.labels.cpu() != examples.targets.cpu()).numpy()
     inside = prediction.features().detach().cpu().numpy()
-    groups = _groups(ood, named_inputs=isinstance(examples.inputs, Mapping))
+    groups = ood_groups(ood, named_inputs=isinstance(examples.inputs, Mapping))
     outside = [predict(group).features().detach().cpu().numpy() for group in groups]
     return inside, wrong, np.concatenate([np.empty((0, inside.shape[1])), *outside])
 
 
-def _groups(ood: Any, named_inputs: bool) -> list[Any]:
+def ood_groups(ood: Any, named_inputs: bool) -> list[Any]:
     """One group, or several by name; where inputs are dicts, groups are dicts of dicts."""
     if ood is None:
         return []

@@ -8,19 +8,12 @@ it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sbmc.checks import require
-
-
-class RiskCoverage(NamedTuple):
-    """Share of wrong answers among the inputs answered, as more of them are answered."""
-
-    coverage: np.ndarray  # (distinct scores,), rising to 1
-    risk: np.ndarray  # (distinct scores,)
-    area: float  # mean risk over all numbers of answered inputs, 1 to n
+from sbmc.prediction.metrics import RiskCoverage, risk_curve
 
 
 def two_level_accuracy(score: Any, wrong: Any, thresholds: Any) -> np.ndarray:
@@ -58,13 +51,8 @@ def two_level_accuracy(score: Any, wrong: Any, thresholds: Any) -> np.ndarray:
 def risk_coverage(score: Any, wrong: Any) -> RiskCoverage:
     """The risk-coverage curve and the area under it (AURC).
 
-    Inputs are answered in the order of their scores, the surest first: with w_(i) the i-th of them,
-
-        coverage k/n,   risk_k = 1/k Σ_{i≤k} w_(i),   area = 1/n Σ_k risk_k
-
-    Inputs of one score can only be answered together. The curve has a point for each distinct
-    score; the area takes the expectation over the order of equals, so it does not depend on how
-    the inputs were sorted.
+    It is `sbmc.prediction.metrics.risk_curve` with a loss of 1 for a wrong answer. Inputs of one
+    score can only be answered together, and the area does not depend on how they were sorted.
 
     Args:
         score: `(examples,)`.
@@ -82,12 +70,7 @@ def risk_coverage(score: Any, wrong: Any) -> RiskCoverage:
         ([0.25, 0.75, 1.0], [0.0, 0.33, 0.5], 0.2708)
     """
     score, wrong = checked_scores(score, wrong)
-    _, block, sizes = np.unique(score, return_inverse=True, return_counts=True)
-    last = np.cumsum(sizes)
-    wrong_at_last = np.cumsum(np.bincount(block, weights=wrong))
-    counts = np.arange(1, len(score) + 1)
-    expected = np.interp(counts, np.r_[0, last], np.r_[0.0, wrong_at_last])
-    return RiskCoverage(last / len(score), wrong_at_last / last, float((expected / counts).mean()))
+    return risk_curve(score, wrong)
 
 
 def checked_scores(score: Any, wrong: Any) -> tuple[np.ndarray, np.ndarray]:

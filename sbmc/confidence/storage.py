@@ -13,15 +13,17 @@ from torch import Tensor
 
 from sbmc.checks import is_whole, require
 from sbmc.confidence.abstention import Confidence
+from sbmc.confidence.base import BaseConfidence
 from sbmc.confidence.classifier import ConfidenceClassifier
 from sbmc.confidence.guarantee import Guarantee
+from sbmc.confidence.intervals import IntervalConfidence
 
 VERSION = 1
 PREFIX = "confidence."
 _ARRAYS = ("mean", "scale", "weight_0", "bias_0", "weight_1", "bias_1")
 
 
-def to_state(confidence: Confidence) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_state(confidence: BaseConfidence) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Convert a confidence to plain values and tensors.
 
     Args:
@@ -31,6 +33,9 @@ def to_state(confidence: Confidence) -> tuple[dict[str, Any], dict[str, Tensor]]
         `(values, tensors)`: values for JSON, and float64 tensors whose names start with
         `"confidence."`.
     """
+    if isinstance(confidence, IntervalConfidence):
+        return _interval_values(confidence), _tensors(_reference_arrays(confidence))
+    assert isinstance(confidence, Confidence)
     classifier = confidence.classifier
     seed = classifier.random_state
     scaler, network = classifier.network_[0], classifier.network_[-1]
@@ -51,16 +56,10 @@ def to_state(confidence: Confidence) -> tuple[dict[str, Any], dict[str, Tensor]]
     arrays = {"mean": scaler.mean_, "scale": scaler.scale_}
     for index, (weight, bias) in enumerate(layers):
         arrays[f"weight_{index}"], arrays[f"bias_{index}"] = weight, bias
-    for name, scores in confidence._reference.items():
-        arrays[f"reference_{name}"] = scores
-    tensors = {
-        f"{PREFIX}{name}": torch.from_numpy(np.array(array, dtype=np.float64))
-        for name, array in arrays.items()
-    }
-    return values, tensors
+    return values, _tensors(arrays | _reference_arrays(confidence))
 
 
-def from_state(values: dict[str, Any], tensors: dict[str, Tensor]) -> Confidence:
+def from_state(values: dict[str, Any], tensors: dict[str, Tensor]) -> BaseConfidence:
     """Make a confidence from its state; it gives the same bits as the original.
 
     Args:
@@ -79,6 +78,18 @@ def from_state(values: dict[str, Any], tensors: dict[str, Tensor]) -> Confidence
         for name, tensor in tensors.items()
         if name.startswith(PREFIX)
     }
+    guaranteed = values["guaranteed"]
+    options: dict[str, Any] = {
+        "origin": values["origin"],
+        "reference": {
+            name.removeprefix("reference_"): array
+            for name, array in arrays.items()
+            if name.startswith("reference_")
+        },
+        "guaranteed": None if guaranteed is None else Guarantee(**guaranteed),
+    }
+    if values.get("kind") == "interval":
+        return IntervalConfidence(values["width"], values["level"], **options)
     missing = [name for name in _ARRAYS if name not in arrays]
     require(not missing, "tensors", "complete", missing)
 
@@ -90,17 +101,30 @@ def from_state(values: dict[str, Any], tensors: dict[str, Tensor]) -> Confidence
     classifier.n_iter_ = int(values["passes"])
     classifier.converged_ = classifier.n_iter_ < classifier.max_iter
     classifier.network_ = make_pipeline(_scaler(arrays), _network(arrays, classifier))
-    guaranteed = values["guaranteed"]
-    return Confidence(
-        classifier,
-        origin=values["origin"],
-        reference={
-            name.removeprefix("reference_"): array
-            for name, array in arrays.items()
-            if name.startswith("reference_")
-        },
-        guaranteed=None if guaranteed is None else Guarantee(**guaranteed),
-    )
+    return Confidence(classifier, **options)
+
+
+def _interval_values(confidence: IntervalConfidence) -> dict[str, Any]:
+    guaranteed = confidence.guaranteed
+    return {
+        "version": VERSION,
+        "kind": "interval",
+        "origin": confidence.origin,
+        "width": confidence.width.tolist(),
+        "level": confidence.level,
+        "guaranteed": None if guaranteed is None else guaranteed.as_dict(),
+    }
+
+
+def _reference_arrays(confidence: BaseConfidence) -> dict[str, np.ndarray]:
+    return {f"reference_{name}": scores for name, scores in confidence._reference.items()}
+
+
+def _tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    return {
+        f"{PREFIX}{name}": torch.from_numpy(np.array(array, dtype=np.float64))
+        for name, array in arrays.items()
+    }
 
 
 def _scaler(arrays: dict[str, np.ndarray]) -> StandardScaler:

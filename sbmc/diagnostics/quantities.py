@@ -10,6 +10,7 @@ from torch import Tensor
 from sbmc.checks import Phrase, require
 from sbmc.model.data import as_examples, tree_map
 from sbmc.model.predicting import PARTICLES_AT_ONCE, build_evaluator
+from sbmc.posterior.input_batches import input_batches
 from sbmc.posterior.posterior import Posterior
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.target.builder import EngineBuilder
@@ -69,7 +70,7 @@ def predictions(posterior: Posterior, inputs: Any) -> Tensor:
     theta = posterior.positions.flatten(0, 1).to(posterior.dtype)
     parts = []
     evaluator = None
-    for batch in posterior._input_batches(inputs, None)[1]:
+    for batch in input_batches(posterior, inputs, None)[1]:
         batch = tree_map(lambda t: t.to(theta.device), batch)
         evaluator = evaluator or build_evaluator(posterior._model, posterior.space, batch)
         forward, split = evaluator
@@ -78,9 +79,11 @@ def predictions(posterior: Posterior, inputs: Any) -> Tensor:
             outputs = torch.cat(
                 [forward(rows, prepared) for rows in theta.split(PARTICLES_AT_ONCE)]
             )
-        outputs = outputs.double().cpu()
-        if posterior.likelihood.classification:
-            outputs = outputs.softmax(-1)
+        outputs, likelihood = outputs.double().cpu(), posterior.likelihood
+        if likelihood.classification:
+            outputs = likelihood.logits(outputs).softmax(-1)
+        else:
+            outputs = likelihood.moments(outputs).mean
         parts.append(outputs.flatten(1))
     require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
     return torch.cat(parts, 1)

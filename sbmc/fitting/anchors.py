@@ -91,6 +91,8 @@ class Anchoring:
             name, value = ("covariance", "'laplace'") if split is None else ("split", split)
             rule = "left out for a likelihood of your own, whose Fisher information is not known"
             require(has_information(likelihood), name, rule, Phrase(value))
+            rule = "left out for noise that is learned, whose prior is no part of the split"
+            require(split is None or not original.unscaled, name, rule, Phrase(value))
         elif not self.is_point:
             self.prior(anchors[0], original)
 
@@ -122,6 +124,7 @@ class Anchoring:
             prior = anchored_prior(
                 anchor, self.s, variance, alpha=options.alpha, covariance=rule, centre=centre
             )
+        prior = original.around(prior)
         temperature = float(options.posterior_temperature)
         return prior if temperature == 1 else prior.tempered(temperature)
 

@@ -71,8 +71,13 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
             in turn, with the sampled weights of `model` left unused. What is not sampled must be
             the same in all of them. A pilot of SMC learns at the first.
         parameters: which ones are sampled: `"all"`, `"last"`, a regular expression or a predicate.
-        likelihood: `"categorical"`, `sbmc.Gaussian(noise_variance=...)`, or a callable
-            `(outputs, targets) -> (examples,)`.
+        likelihood: of the outputs. None, the default, infers it from the targets' dtype and shape:
+            categorical for integers, Bernoulli for 0 and 1 with one output, Gaussian with learned
+            noise for numbers; the log and `posterior.settings` say which. Or one of its strings, an
+            object such as `sbmc.Gaussian(noise_variance=...)`, `sbmc.Likelihood.of(function)`, or a
+            callable `(outputs, targets) -> (examples,)`.
+        weights: of the rows of `data`: a weight of 2 is that row twice. Nothing is rescaled.
+            `sbmc.class_weights(labels)` makes those that balance classes.
         prior: rarer forms of the prior, such as `sbmc.Prior(covariance="laplace")`, and the
             temperature of the posterior.
         compute: where and how it is computed, such as

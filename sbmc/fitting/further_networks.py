@@ -55,6 +55,7 @@ def train_further_networks(
             max_epochs=epochs,
             prior_variance="auto" if named else request.prior_variance,
             likelihood=request.likelihood,
+            weights=request.weights,
             parameters=request.parameters,
             seed=request.seed,
             path=_path(model, space),

@@ -15,29 +15,30 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import Phrase, require
 from sbmc.fitting.calibration import calibrate
 from sbmc.fitting.further_networks import train_further_networks
 from sbmc.fitting.request import FitRequest
+from sbmc.fitting.unseen_rows import UnseenRows
 from sbmc.islands.checkpoints import as_checkpoint
 from sbmc.islands.cost import Cost
 from sbmc.islands.health import warn_if_not_ok
-from sbmc.likelihoods import as_likelihood
+from sbmc.likelihoods.choice import Inferred
 from sbmc.log import logger
 from sbmc.model.data import Examples, as_examples, rows
+from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.parameters import select_parameters
-from sbmc.model.unseen_rows import remembered_rows
 from sbmc.posterior.log_scores import log_scores
 from sbmc.posterior.mixture import Mixture, MixtureMember
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.weights import STACKED
 from sbmc.prediction.stacking import stack
 from sbmc.prior.by_layer import ByLayer
+from sbmc.prior.original import PriorVariance
 from sbmc.storage.mapped import release_pages, room_beside
 
 NETWORK = "the network itself"
@@ -58,56 +59,6 @@ SCALES = (0.1, 1.0)
 # Chains of a candidate, by default; further networks at most; and the part of a budget that their
 # training may take.
 PARTICLES, FURTHER_NETWORKS, FURTHER_SHARE = 6, 2, 0.4
-
-
-class UnseenRows(NamedTuple):
-    """Rows that the network was not trained on, and where they come from, in words."""
-
-    examples: Examples
-    source: str
-
-
-def unseen_rows(request: FitRequest, examples: Examples) -> UnseenRows | None:
-    """The rows that choose the mixture: those given as `validation`, or those the model remembers.
-
-    Args:
-        request: the arguments of `fit`.
-        examples: the training data.
-
-    Returns:
-        The rows, or None if there are none that are not in the training data too.
-
-    Raises:
-        BadInput: `validation` has rows of the training data.
-    """
-    if request.validation is not None:
-        given = as_examples(request.validation, "validation")
-        shared = _shared_rows(given, examples)
-        rule = "rows that are not in `data`: on rows it was trained on, the network always wins"
-        require(shared == 0, "validation", rule, Phrase(f"{shared} of {len(given)} that are"))
-        return UnseenRows(given, "given as `validation`")
-    remembered = remembered_rows(request.model)
-    if remembered is None:
-        return None
-    if _shared_rows(remembered, examples):
-        logger.info(
-            "the rows that were set aside when the network was trained are part of `data` now, "
-            "and cannot choose s"
-        )
-        return None
-    return UnseenRows(remembered, "set aside when the network was trained")
-
-
-def _shared_rows(some: Examples, others: Examples) -> int:
-    """How many rows of `some` are in `others`; 0 where inputs are no single tensor."""
-    if not isinstance(some.inputs, Tensor) or not isinstance(others.inputs, Tensor):
-        return 0
-    known = {row.tobytes() for row in _flat(others.inputs)}
-    return sum(row.tobytes() in known for row in _flat(some.inputs))
-
-
-def _flat(inputs: Tensor) -> Any:
-    return inputs.detach().cpu().float().flatten(1).contiguous().numpy()
 
 
 class FurtherTraining(NamedTuple):
@@ -153,6 +104,7 @@ def candidate_requests(request: FitRequest, networks: int) -> list[FitRequest]:
         or more for each.
     """
     particles = PARTICLES if request.particles is None else request.particles
+    priors: list[tuple[float, PriorVariance]]
     if request.prior_variance == "auto":
         priors = [(each.s, ByLayer(weights=each.weights)) for each in CANDIDATES]
     else:
@@ -175,10 +127,17 @@ class NamedRequest(NamedTuple):
 
 
 class MixturePlan(NamedTuple):
-    """All members of a mixture, and the factors that the outputs of its networks were given."""
+    """What is mixed.
+
+    Attributes:
+        members: all of them, with the same likelihood.
+        output_factors: what the outputs of the networks were multiplied by.
+        likelihood_reason: why this likelihood was taken; empty if it was given.
+    """
 
     members: list[NamedRequest]
     output_factors: tuple[float, ...]
+    likelihood_reason: str
 
 
 def plan_mixture(
@@ -198,6 +157,8 @@ def plan_mixture(
     Returns:
         The network itself, all networks (if there are several), and the posteriors.
     """
+    resolved = _resolve_likelihood(requests[0])
+    requests = [dataclasses.replace(each, likelihood=resolved.likelihood) for each in requests]
     first = requests[0]
     models = [first.model]
     if training.networks:
@@ -205,8 +166,7 @@ def plan_mixture(
             first, training.networks, training.epochs, stacklevel=stacklevel + 1
         )
     space = select_parameters(first.model, first.parameters)
-    likelihood = as_likelihood(first.likelihood)
-    scaled = [calibrate(model, unseen.examples, space, likelihood) for model in models]
+    scaled = [calibrate(model, unseen.examples, space, resolved.likelihood) for model in models]
     networks: list[nn.Module] = [each.model for each in scaled]
     logger.info("outputs multiplied by %s", ", ".join(f"{each.factor:.3g}" for each in scaled))
     members = [NamedRequest(NETWORK, _points(first, networks[:1]))]
@@ -220,7 +180,15 @@ def plan_mixture(
         else:
             placed = dataclasses.replace(request, anchors=networks)
         members.append(NamedRequest(_name(request), placed))
-    return MixturePlan(members, tuple(each.factor for each in scaled))
+    factors = tuple(each.factor for each in scaled)
+    return MixturePlan(members, factors, resolved.explanation)
+
+
+def _resolve_likelihood(request: FitRequest) -> Inferred:
+    """The likelihood of all members, inferred once from the network that was given."""
+    like = next(request.model.parameters())
+    examples = as_examples(request.data).to(dtype=like.dtype, device=like.device)
+    return resolve_likelihood(request.likelihood, request.model, examples)
 
 
 def _points(request: FitRequest, networks: Sequence[nn.Module]) -> FitRequest:
@@ -297,6 +265,8 @@ def fit_mixture(
         total_epochs=posterior.cost.total_epochs + trained,
         wall_seconds=(posterior.cost.wall_seconds or 0.0) + prepared_seconds,
     )
+    if plan.likelihood_reason:
+        posterior.settings["likelihood_reason"] = plan.likelihood_reason
     warn_if_not_ok(posterior.health, stacklevel=stacklevel + 1)
     return posterior
 

@@ -16,14 +16,18 @@ from sbmc.fitting.assembly import Subject
 from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
+from sbmc.islands.island import StartAtMembers
 from sbmc.islands.job import Job
 from sbmc.islands.memory_budget import Memory, RunSize, settle_memory
 from sbmc.islands.particles_apart import SETTING, needs_splitting, split_islands
 from sbmc.islands.process_memory import parse_bytes
-from sbmc.likelihoods import as_likelihood
+from sbmc.likelihoods import Weighted
+from sbmc.likelihoods.weighted import check_weights
 from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.model.functional import converted
+from sbmc.model.inferred_likelihood import resolve_likelihood
+from sbmc.model.noise import learn_noise
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
 from sbmc.posterior.identity import DIVISIBLE, EXPLANATIONS, identify, software
@@ -32,6 +36,7 @@ from sbmc.prior.original import OriginalPrior, resolve_prior
 from sbmc.randomness import generator
 from sbmc.samplers import AutoHMC
 from sbmc.samplers.contract import Sampler
+from sbmc.storage.digests import digest
 from sbmc.target.builder import EngineBuilder
 from sbmc.target.curvature import diagonal_fisher
 from sbmc.target.engine import LikelihoodEngine
@@ -116,9 +121,18 @@ def prepare(request: FitRequest) -> Prepared:
     numbers = range(int(first_island), int(first_island) + int(islands))
     all_anchors = anchor_positions
     anchor_positions = anchor_positions[: numbers.stop]
-    family = as_likelihood(request.likelihood)
     examples = as_examples(request.data).to(dtype=dtype, device=like.device)
-    subject = Subject(converted(model, dtype, like.device), space, family)
+    network = converted(model, dtype, like.device)
+    resolved = resolve_likelihood(request.likelihood, network, examples)
+    family = resolved.likelihood
+    subject = Subject(network, space, family)
+    row_weights: Tensor | None = None
+    if request.weights is not None:
+        row_weights = check_weights(request.weights, len(examples)).to(like)
+        rule = 'left out for prior_variance="evidence", which knows no weights'
+        by_evidence = isinstance(request.prior_variance, str)
+        by_evidence = by_evidence and request.prior_variance == "evidence"
+        require(not by_evidence, "weights", rule, Phrase("weights"))
     original = resolve_prior(
         request.prior_variance,
         subject.model,
@@ -128,8 +142,16 @@ def prepare(request: FitRequest) -> Prepared:
         examples=examples,
         likelihood=family,
     ).to(like)
-    scheme.check(anchor_positions, original, family)
     start_rule = resolve_start(start, space, like)
+    noise = learn_noise(*subject, examples, row_weights)
+    if noise is not None:
+        subject = Subject(noise.wider_model(), noise.wider_space, family)
+        original = original.with_noise(*noise.prior)
+        all_anchors = noise.append(all_anchors)
+        anchor_positions = all_anchors[: numbers.stop]
+        if isinstance(start_rule, StartAtMembers):
+            start_rule = StartAtMembers(noise.append(start_rule.members))
+    scheme.check(anchor_positions, original, family)
     settings = {
         **scheme.describe(),
         **original.settings,
@@ -149,7 +171,13 @@ def prepare(request: FitRequest) -> Prepared:
         settings["anchors"] = len(anchor_positions)
     if first_island:
         settings["first_island"] = int(first_island)
-    build = EngineBuilder(*subject, examples, compute.path, compute.chunk_size)
+    if resolved.explanation:
+        settings["likelihood_reason"] = resolved.explanation
+    weighted = subject
+    if row_weights is not None:
+        settings["weights"] = digest(row_weights)
+        weighted = subject._replace(likelihood=Weighted(family, row_weights))
+    build = EngineBuilder(*weighted, examples, compute.path, compute.chunk_size)
     settings["probe"] = build.probe(all_anchors[0])
     ready = Prepared(
         subject=subject,

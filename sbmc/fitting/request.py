@@ -33,7 +33,8 @@ class FitRequest:
     _: KW_ONLY
     s: float | str | None = None
     prior_variance: PriorVariance = "auto"
-    likelihood: Any = "categorical"
+    likelihood: Any = None
+    weights: Any = None
     sampler: Sampler | None = None
     budget: Any = None
     validation: Any = None

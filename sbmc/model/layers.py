@@ -14,6 +14,8 @@ import torch
 from torch import nn
 
 from sbmc.model.kernels.lowrank import Adjusted
+from sbmc.model.kernels.native.plan import NoiseColumns
+from sbmc.model.noise import NOISE
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.recording import (
     Constant,
@@ -91,6 +93,11 @@ def _walk(recording: Recording) -> list[_Made]:
         (position,) = readers[value]
         operation = recording.operations[position]
         name = operation.name.split(".")[1]
+        noise = _appended_noise(recording, operation, value)
+        if noise is not None and not bent:
+            made.append(noise)
+            shape, value = operation.shape, Result(position)
+            continue
         if operation.arguments[0] != value or operation.shape is None:
             raise _NoChain(f"{name} ({position})")
         reshapes = name in RESHAPES
@@ -104,6 +111,23 @@ def _walk(recording: Recording) -> list[_Made]:
     if bent or shape is None:
         raise _NoChain("an output of more than one axis")
     return made
+
+
+def _appended_noise(recording: Recording, operation: Operation, value: Reference) -> _Made | None:
+    """The noise of a likelihood, if the operation appends it to the values of the last layer."""
+    last = Result(len(recording.operations) - 1)
+    if operation.name != "aten.cat.default" or recording.output != last:
+        return None
+    parts = operation.arguments[0]
+    if len(parts) != 2 or parts[0] != value or not isinstance(parts[1], Result):
+        return None
+    expanded = recording.operations[parts[1].position]
+    parameter = expanded.arguments[0]
+    if expanded.name != "aten.expand.default" or parameter != Parameter(NOISE):
+        return None
+    columns = (expanded.shape or (0,))[-1]
+    assert isinstance(columns, int)
+    return _Made("", NoiseColumns(NOISE, columns), {NOISE: NOISE})
 
 
 def _description(recording: Recording, value: Reference) -> str:

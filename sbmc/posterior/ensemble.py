@@ -32,7 +32,7 @@ def ensemble_posterior(ensemble: Ensemble, likelihood: Likelihood, islands: int 
     epochs = float(ensemble.epochs)
     reports = [IslandReport(i, "completed", epochs=epochs) for i in range(islands)]
     return Posterior(
-        ensemble[0],
+        ensemble.member_with_noise(0),
         space,
         likelihood,
         positions.view(islands, particles, -1),

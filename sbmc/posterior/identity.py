@@ -9,25 +9,31 @@ from torch import Tensor, nn
 
 import sbmc
 from sbmc.islands.island import Start, StartAtMembers
+from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples
 from sbmc.model.kernels import native
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
-from sbmc.posterior.saving import describe_likelihood
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.storage.digests import DIGITS, digest
 
 # Settings in which two parts of one run may differ: which islands they have.
 DIVISIBLE = ("islands", "first_island")
 # Settings that only explain a choice; runs are not compared by them.
-EXPLANATIONS = ("kernel_reason", "path_reason", "frozen_below", "settling")
+EXPLANATIONS = (
+    "kernel_reason",
+    "path_reason",
+    "frozen_below",
+    "likelihood_reason",
+    "settling",
+)
 
 
 def identify(
     model: nn.Module,
     space: ParameterSpace,
-    likelihood: Any,
+    likelihood: Likelihood,
     anchors: Tensor,
     prior: AnchoredPrior,
     examples: Examples,
@@ -51,7 +57,7 @@ def identify(
     return {
         "model": fingerprint(model, space)[:DIGITS],
         "parameters": list(space.names),
-        "likelihood": describe_likelihood(likelihood),
+        "likelihood": likelihood.describe(),
         "anchor": digest(anchors),
         "prior": digest(prior.mean, prior.scale),
         "data": digest(examples.inputs, examples.targets),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sbmc.model.data import Examples, rows, tree_map
+from sbmc.posterior.input_batches import weighted_particles
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
@@ -25,16 +26,15 @@ def log_scores(posterior: Posterior, examples: Examples) -> Tensor:
     Returns:
         `(rows,)` float64.
     """
-    weights = posterior.weights.flatten()
-    used = weights > 0
-    theta, log_weights = posterior.positions.flatten(0, 1)[used], weights[used].log()
+    theta, weights, chosen = weighted_particles(posterior)
+    log_weights = weights.log()
     parts = []
     with torch.no_grad():
         for start in range(0, len(examples), ROWS_AT_ONCE):
             batch = rows(examples.inputs, start, start + ROWS_AT_ONCE)
             batch = tree_map(lambda tensor: tensor.to(theta.device), batch)
             targets = examples.targets[start : start + ROWS_AT_ONCE].to(theta.device)
-            outputs = posterior.outputs(theta, batch)
+            outputs = posterior.outputs(theta, batch, chosen=chosen)
             densities = posterior.likelihood.log_prob(outputs, targets).double().cpu()
             parts.append(torch.logsumexp(densities + log_weights.unsqueeze(1), 0))
     return torch.cat(parts)

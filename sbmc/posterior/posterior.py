@@ -4,44 +4,36 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import require
 from sbmc.islands.cost import Cost
 from sbmc.islands.health import Health, assess
 from sbmc.islands.island import IslandReport
-from sbmc.likelihoods import Gaussian, Likelihood
-from sbmc.model.data import Inputs, as_inputs, batch_inputs, check_inputs, count, rows, tree_map
+from sbmc.likelihoods import Likelihood
+from sbmc.model.data import Inputs, rows, tree_map
 from sbmc.model.frozen_part import SplitModel
 from sbmc.model.parameters import ParameterSpace
-from sbmc.model.predicting import BATCH as PREDICTION_BATCH
 from sbmc.model.predicting import Predictor, build_evaluator
-from sbmc.model.threads import Lock, keep_to_one_thread_after_a_fork, threads_for
+from sbmc.model.threads import Lock
 from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.mixture import Mixture
 from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
-from sbmc.posterior.prediction_memory import pieces_within
+from sbmc.posterior.streaming import models, predict, samples
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
-from sbmc.prediction.mixture import ClassificationSums, RegressionSums
-from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
-from sbmc.progress import open_progress
-from sbmc.target.memory_needs import multiplications
+from sbmc.prediction.mixture import mixed_prediction
+from sbmc.prediction.prediction import Prediction, RegressionPrediction
+from sbmc.prediction.samples import Samples
 from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
-    from sbmc.confidence import Confidence
+    from sbmc.confidence import BaseConfidence
     from sbmc.prior.gaussian import AnchoredPrior
-
-# Results of batches are put together when they have this size.
-JOIN_BYTES = 64 * 2**20
 
 
 class Posterior:
@@ -93,7 +85,7 @@ class Posterior:
         self._evaluator: tuple[Predictor, SplitModel | None] | None = None
         self._evaluator_lock = Lock()
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
-        self.fitted_confidence: Confidence | None = None
+        self.fitted_confidence: BaseConfidence | None = None
         self._input_description: dict[str, Any] | None = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
         self.priors: list[AnchoredPrior] | None = None
@@ -219,6 +211,7 @@ class Posterior:
         batch_size: int | None = None,
         memory_limit: int | str | None = None,
         progress: bool | None = False,
+        keep: str | None = None,
     ) -> Prediction | RegressionPrediction:
         """Predictive distribution of the ensemble, streamed in batches.
 
@@ -229,6 +222,9 @@ class Posterior:
             memory_limit: of this process, as for `Compute`; not for a `DataLoader`. What is
                 predicted is not counted: its size is that of the inputs.
             progress: None for automatic, True for always.
+            keep: `"outputs"` to keep what every particle says, `(particles, examples, ...)`, so
+                that further questions (`interval`, `crps`, ...) need no second pass. Otherwise the
+                prediction holds on to the posterior and the inputs, and computes it again.
 
         Returns:
             A `Prediction` for classification, otherwise a `RegressionPrediction`.
@@ -236,66 +232,87 @@ class Posterior:
         Raises:
             BadInput: inputs are empty or not finite, or the limit is too small.
         """
-        keep_to_one_thread_after_a_fork()
-        weighted = self.weights.flatten() > 0
-        weights, chosen = self.weights.flatten(), None
-        if not bool(weighted.all()):
-            weights, chosen = weights[weighted], weighted.nonzero()[:, 0].to(self.positions.device)
-        parts: list[Any] = []
-        most = None
-        if memory_limit is not None:
-            batch_size, most = pieces_within(self, inputs, batch_size, memory_limit)
-        total, batches = self._input_batches(inputs, batch_size)
-        done = joined = 0
-        with (
-            open_progress(progress, "predicting", total=total, unit="examples") as bar,
-            self._threads_for(inputs, batch_size or PREDICTION_BATCH),
-        ):
-            for batch in batches:
-                parts.append(self._predict_batch(weights, chosen, batch, most))
-                done += count(batch)
-                bar.update(done)
-                # Many small results between large temporary arrays prevent the memory of these from
-                # being used again: gigabytes with thousands of classes.
-                if sum(_bytes(part) for part in parts[joined:]) >= JOIN_BYTES:
-                    parts[joined:] = [concatenate(parts[joined:])]
-                    joined += 1
-        require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
-        prediction = concatenate(parts)
-        classes = isinstance(prediction, Prediction)
-        return replace(prediction, origin=self.origin) if classes else prediction
+        return predict(
+            self,
+            inputs,
+            batch_size=batch_size,
+            memory_limit=memory_limit,
+            progress=progress,
+            keep=keep,
+        )
 
-    def confidence(
-        self, data: Any, ood: Any = None, *, threshold: float | str = "f1", seed: int = 0
-    ) -> Confidence:
-        """Learn when not to trust a prediction: a score, and a decision to answer or abstain.
+    def samples(self, inputs: Any) -> Samples:
+        """The outputs of every particle, with the particles' weights.
+
+        Nothing is computed before it is asked for, and then for some examples at a time:
+
+            for outputs in posterior.samples(x):  # (particles, rows, ...)
 
         Args:
-            data: `(inputs, labels)` in domain, preferably data that the model was not fitted to.
-            ood: out-of-domain inputs, or groups of them by name; None to detect only errors.
-            threshold: a number from 0 to 1, or `"f1"`: the F1-optimal one, by cross-validation.
-            seed: of the meta-classifier.
+            inputs: as for `predict`, but no `DataLoader`.
 
         Returns:
-            The confidence. It is also stored as `fitted_confidence` and saved by `save`.
+            The samples: `weights`, `outputs()` for all at once, `kept()`, indexing. Outputs are
+            what the likelihood takes: logits, means, or means and what describes their noise.
 
         Raises:
-            BadInput: regression, or data of one class only; see `sbmc.confidence.fit_confidence`.
+            BadInput: inputs are a `DataLoader`.
         """
-        from sbmc.confidence import fit_confidence
+        return samples(self, inputs)
 
-        rule = "of a classification likelihood"
-        likelihood = Phrase(type(self._likelihood).__name__)
-        require(self._likelihood.classification, "posterior", rule, likelihood)
-        self.fitted_confidence = fit_confidence(
-            self._predict_classes, data, ood, threshold=threshold, seed=seed, origin=self.origin
-        )
+    def models(self) -> Iterator[tuple[nn.Module, float]]:
+        """Go through the particles as modules.
+
+        Yields:
+            A copy of the model in evaluation mode with the weights of a particle, and the weight of
+            this particle in the mixture. Particles of weight zero are left out, and so is noise
+            that was learned beside the network: the module is what `fit` was given.
+        """
+        return models(self)
+
+    def confidence(
+        self,
+        data: Any,
+        ood: Any = None,
+        *,
+        threshold: float | str = "f1",
+        seed: int = 0,
+        width: Any = None,
+        level: float = 0.9,
+    ) -> Any:
+        """Say when not to trust a prediction: a score, and a decision to answer or abstain.
+
+        For classes a meta-classifier learns which predictions are wrong or out of domain. Numbers
+        are answered where an interval of the width that you allow is likely to have the target.
+
+        Args:
+            data: `(inputs, targets)` in domain, preferably data that the model was not fitted to.
+            ood: out-of-domain inputs, or groups of them by name; None to detect only errors.
+            threshold: for classes: a number from 0 to 1, or `"f1"`: the F1-optimal one, by
+                cross-validation.
+            seed: of the meta-classifier.
+            width: for numbers: the widest interval that is of use, a number or one for each output.
+            level: for numbers: the probability that such an interval must have.
+
+        Returns:
+            A `Confidence`, or an `IntervalConfidence` for numbers; both have `score`, `abstain`,
+            `decide` and `calibrate`. It is also stored as `fitted_confidence` and saved by `save`.
+
+        Raises:
+            BadInput: data of one class only (see `sbmc.confidence.fit_confidence`), or numbers
+                without a width.
+        """
+        from sbmc.confidence import fit_confidence, fit_interval_confidence
+
+        options: dict[str, Any] = {"origin": self.origin}
+        if self._likelihood.classification:
+            require(width is None, "width", "left out for classes, which have no intervals", width)
+            options |= {"threshold": threshold, "seed": seed}
+            self.fitted_confidence = fit_confidence(self.predict, data, ood, **options)
+        else:
+            options |= {"width": width, "level": level}
+            self.fitted_confidence = fit_interval_confidence(self.predict, data, ood, **options)
         return self.fitted_confidence
-
-    def _predict_classes(self, inputs: Any) -> Prediction:
-        prediction = self.predict(inputs)
-        assert isinstance(prediction, Prediction)
-        return prediction
 
     def first(self, islands: int) -> Posterior:
         """The posterior of the first islands only, as a run with so many would have given it."""
@@ -325,55 +342,34 @@ class Posterior:
 
         save(self, self._model, path)
 
-    def _input_batches(self, inputs: Any, size: int | None) -> tuple[int, Iterator[Inputs]]:
-        good = size is None or (is_whole(size) and size > 0)
-        require(good, "batch_size", "a positive integer", size)
-        dtype = self.dtype
-
-        def ready(batch: Inputs) -> Inputs:
-            check_inputs(batch, "inputs")
-            return tree_map(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
-
-        if isinstance(inputs, DataLoader):
-            sized = hasattr(inputs.dataset, "__len__")
-            total = len(inputs.dataset) if sized else 0  # type: ignore[arg-type]
-            return total, (ready(batch_inputs(batch)) for batch in inputs)
-        everything = ready(as_inputs(inputs))
-        step = int(size or self._predictor_for(everything)[0].batch)
-        starts = range(0, count(everything), step)
-        return count(everything), (rows(everything, start, start + step) for start in starts)
-
-    def _threads_for(self, inputs: Any, rows_at_once: int) -> AbstractContextManager[None]:
-        """Use one thread for small computations; see `sbmc.model.threads`."""
-        if not isinstance(inputs, Tensor):  # the size of an example is not known
-            return nullcontext()
-        weights = self.positions.numel()
-        return threads_for(multiplications(inputs, rows_at_once, weights), weights, apart=False)
-
     def _predict_batch(
         self, weights: Tensor, chosen: Tensor | None, batch: Inputs, most: int | None = None
     ) -> Any:
         theta = self.positions.flatten(0, 1)
         batch = tree_map(lambda t: t.to(theta.device), batch)
         predictor, split = self._predictor_for(batch)
-        noise = self._likelihood.noise_variance if isinstance(self._likelihood, Gaussian) else 0.0
-        sums: ClassificationSums | RegressionSums = (
-            ClassificationSums() if self._likelihood.classification else RegressionSums(noise)
-        )
         with torch.no_grad():
             inputs = batch if split is None else split.features(batch)
-            for part, outputs in predictor.outputs(theta, inputs, self.dtype, most, chosen):
-                sums.add(outputs, weights[part])
-        return sums.prediction()
+            parts = predictor.outputs(theta, inputs, self.dtype, most, chosen)
+            return mixed_prediction(self._likelihood, ((o, weights[part]) for part, o in parts))
 
-    def outputs(self, theta: Tensor, inputs: Inputs) -> Tensor:
-        """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`."""
+    def outputs(
+        self,
+        theta: Tensor,
+        inputs: Inputs,
+        most: int | None = None,
+        chosen: Tensor | None = None,
+    ) -> Tensor:
+        """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`.
+
+        At most `most` particles go through the model together; by rule if it is None. `chosen` has
+        the indices of those that are to go through; all if it is None.
+        """
         predictor, split = self._predictor_for(inputs)
         with torch.no_grad():
             features = inputs if split is None else split.features(inputs)
-            return torch.cat(
-                [outputs for _, outputs in predictor.outputs(theta, features, self.dtype)]
-            )
+            parts = predictor.outputs(theta, features, self.dtype, most, chosen)
+            return torch.cat([outputs for _, outputs in parts])
 
     def _predictor_for(self, inputs: Inputs) -> tuple[Predictor, SplitModel | None]:
         """The predictor, which is built by the first thread that needs it."""
@@ -386,9 +382,3 @@ class Posterior:
                 theta = self.positions.flatten(0, 1)[0].to(self.dtype)
                 self._evaluator = Predictor.build(forward, theta, few), split
             return self._evaluator
-
-
-def _bytes(prediction: Prediction | RegressionPrediction) -> int:
-    """Bytes of the largest part of a prediction."""
-    part = prediction.probs if isinstance(prediction, Prediction) else prediction.mean
-    return part.nbytes

@@ -14,6 +14,7 @@ from sbmc.likelihoods import Custom
 from sbmc.model.data import Examples, tree_map
 from sbmc.model.footprint import measure_footprint
 from sbmc.model.predicting import PARTICLES_AT_ONCE
+from sbmc.posterior.input_batches import input_batches
 from sbmc.storage.mapped import is_mapped, release_pages
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def pieces_within(
     limit = parse_bytes(memory_limit)
     rule = "left out for a DataLoader, whose batches are its own"
     require(not isinstance(inputs, DataLoader), "memory_limit", rule, memory_limit)
-    one = next(posterior._input_batches(inputs, 1)[1])
+    one = next(input_batches(posterior, inputs, 1)[1])
     one = tree_map(lambda tensor: tensor.to(posterior.positions.device), one)
     predictor, split = posterior._predictor_for(one)
     one = one if split is None else split.features(one)

@@ -16,10 +16,10 @@ from torch import Tensor
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
+from sbmc.likelihoods.choice import DESCRIBED, from_description
 from sbmc.posterior.weights import STACKED, WEIGHTINGS, island_weights
 from sbmc.storage.files import mismatch
 
-LIKELIHOODS = ("categorical", "gaussian", "custom")
 # How far weights that sum to 1 may be from it: float64, and types with fewer digits.
 SUM_TOLERANCES = {torch.float64: 1e-6}
 COARSE_SUM_TOLERANCE = 1e-2
@@ -52,12 +52,13 @@ def check_contents(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor], w
         need(good, f"{name} in its metadata", metadata.get(name))
     _check_settings(metadata["settings"], need)
     likelihood = metadata.get("likelihood")
-    named = isinstance(likelihood, dict) and likelihood.get("name") in LIKELIHOODS
-    need(named, f"a likelihood, one of {', '.join(LIKELIHOODS)}", likelihood)
-    required = {"gaussian": "noise_variance", "custom": "classification"}
-    part = required.get(metadata["likelihood"]["name"])
-    good = part is None or part in metadata["likelihood"]
-    need(good, f"a likelihood with its {part}", likelihood)
+    named = isinstance(likelihood, dict) and likelihood.get("name") in DESCRIBED
+    need(named, f"a likelihood, one of {', '.join(DESCRIBED)}", likelihood)
+    try:
+        complete = from_description(metadata["likelihood"]).describe() == likelihood
+    except (TypeError, ValueError):
+        complete = False
+    need(complete, "a likelihood with its settings", likelihood)
     good = metadata.get("weighting") in (*WEIGHTINGS, STACKED)
     need(good, f"a weighting, one of {', '.join(WEIGHTINGS)}", metadata.get("weighting"))
     wrong = mismatch(Cost, metadata.get("cost"))

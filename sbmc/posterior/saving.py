@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
-from sbmc.likelihoods import Categorical, Custom, Gaussian, Likelihood, as_likelihood
+from sbmc.likelihoods import Likelihood
+from sbmc.likelihoods.choice import OF_FUNCTIONS, from_description
 from sbmc.model.functional import converted
+from sbmc.model.noise import NOISE, with_noise
 from sbmc.model.parameters import ParameterSpace, named_tensors
 from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.origin import fingerprint
@@ -48,7 +50,7 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "names": list(space.names),
         "shapes": [list(shape) for shape in space.shapes],
         "model": fingerprint(model, space),
-        "likelihood": describe_likelihood(posterior.likelihood),
+        "likelihood": posterior.likelihood.describe(),
         "islands": [report.as_dict() for report in posterior.islands],
         "cost": posterior.cost.as_dict(),
         "weighting": posterior.weighting,
@@ -80,7 +82,7 @@ def load(
     path: str | Path,
     model: nn.Module,
     *,
-    likelihood: Callable[..., Tensor] | Custom | None = None,
+    likelihood: Callable[..., Any] | Likelihood | None = None,
 ) -> Posterior:
     """Read a posterior that `Posterior.save` wrote.
 
@@ -113,6 +115,9 @@ def load(
     if "store_dtype" in settings:
         dtype = as_dtype(settings["dtype"])
     network = converted(model, dtype, device)
+    if NOISE in space.names:
+        columns = space.sizes[space.names.index(NOISE)]
+        network = with_noise(network, torch.zeros(columns))
     require(
         fingerprint(network, space) == metadata["model"],
         "model",
@@ -145,7 +150,7 @@ def _confidence(path: Any, state: Any, tensors: dict[str, Tensor], posterior: Po
 
     try:
         confidence = from_state(state, tensors)
-        confidence.bind(posterior._predict_classes, posterior.origin)
+        confidence.bind(posterior.predict, posterior.origin)
     # Any error means that the file is at fault.
     except Exception as error:
         raise BadInput(
@@ -199,26 +204,20 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def _require_parameters(model: nn.Module, space: ParameterSpace) -> None:
     tensors = named_tensors(model)
     for name, shape in zip(space.names, space.shapes, strict=True):
+        if name == NOISE:  # a parameter of the likelihood, which the network does not have
+            continue
         has = tuple(tensors[name].shape) if name in tensors else Phrase("no such parameter")
         require(has == tuple(shape), "model", f"one whose {name} has shape {tuple(shape)}", has)
 
 
-def describe_likelihood(likelihood: Likelihood) -> dict[str, Any]:
-    """A likelihood as plain values; a callable cannot be described further."""
-    if isinstance(likelihood, Gaussian):
-        return {"name": "gaussian", "noise_variance": likelihood.noise_variance}
-    if isinstance(likelihood, Categorical):
-        return {"name": "categorical"}
-    return {"name": "custom", "classification": likelihood.classification}
-
-
 def _likelihood(description: dict[str, Any], given: Any) -> Likelihood:
+    """The likelihood of a file; its function, if it has one, is given."""
     name = description["name"]
-    if name == "custom":
-        rule = "the callable that the posterior was made with"
-        require(callable(given) or isinstance(given, Custom), "likelihood", rule, given)
-        return given if isinstance(given, Custom) else Custom(given, description["classification"])
-    require(given is None, "likelihood", f"left out: the file has its own, {name!r}", given)
-    if name == "gaussian":
-        return Gaussian(noise_variance=description["noise_variance"])
-    return as_likelihood(name)
+    if name not in OF_FUNCTIONS:
+        require(given is None, "likelihood", f"left out: the file has its own, {name!r}", given)
+        return from_description(description)
+    kind = OF_FUNCTIONS[name]
+    rule = "the callable that the posterior was made with"
+    good = isinstance(given, kind) or (callable(given) and not isinstance(given, Likelihood))
+    require(good, "likelihood", rule, given)
+    return given if isinstance(given, kind) else from_description(description, given)

@@ -11,10 +11,13 @@ in which nothing is a difference of squares.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput
+from sbmc.likelihoods import Likelihood, TargetMoments
 from sbmc.prediction.prediction import Prediction, RegressionPrediction
 
 # Beyond so many classes, sorting is faster than going through them one by one.
@@ -69,45 +72,54 @@ class ClassificationSums:
         self._particles = 0
         self._probs: Tensor | None = None
         self._aleatoric: Tensor | None = None
+        self._squares: Tensor | None = None
 
     def add(self, outputs: Tensor, weights: Tensor) -> None:
         """Add outputs (not probabilities) of particles with positive weights.
 
         Args:
-            outputs: `(particles, examples, classes)`.
+            outputs: `(particles, examples, classes)`, or with positions of an example, such as
+                pixels, between the last two axes.
             weights: `(particles,)`, positive.
 
         Raises:
             BadInput: outputs are not numbers.
         """
         # Classes first: what goes over few classes is then done for all examples at once.
-        log_probs = outputs.permute(2, 0, 1).contiguous().log_softmax(0).double()
+        log_probs = outputs.movedim(-1, 0).contiguous().log_softmax(0).double()
         _refuse_nan(log_probs, self._particles)
         self._particles += len(weights)
         weights = weights.to(log_probs)
         probs = log_probs.exp()
-        mixed = torch.matmul(weights, probs.transpose(0, 1).flatten(1)).view(len(probs), -1)
+        mixed = torch.matmul(weights, probs.transpose(0, 1).flatten(1))
+        mixed = mixed.view(len(probs), *probs.shape[2:])
         # A probability of zero has no entropy; its logarithm must not be infinite here.
         entropy = -(probs * log_probs.clamp_(min=-1e4)).sum(0).clamp_(max=0.0)
-        aleatoric = torch.matmul(weights, entropy)
+        aleatoric = torch.matmul(weights, entropy.flatten(1)).view(entropy.shape[1:])
         largest, second = _two_largest(probs)
         self.largest.add(largest, weights)
         self.margin.add(largest - second, weights)
         self._weight += float(weights.sum())
-        if self._probs is None or self._aleatoric is None:
-            self._probs, self._aleatoric = mixed, aleatoric
+        of_each = probs.square().sum(0)
+        squares = torch.matmul(weights, of_each.flatten(1)).view(of_each.shape[1:])
+        if self._probs is None or self._aleatoric is None or self._squares is None:
+            self._probs, self._aleatoric, self._squares = mixed, aleatoric, squares
         else:
             self._probs += mixed
             self._aleatoric += aleatoric
+            self._squares += squares
 
     def prediction(self) -> Prediction:
         """The prediction of all particles that were added, with weights normalised to sum to 1."""
         assert self._probs is not None
         assert self._aleatoric is not None
-        probs = (self._probs / self._weight).T.contiguous()
+        assert self._squares is not None
+        probs = (self._probs / self._weight).movedim(0, -1).contiguous()
         total = torch.special.entr(probs).sum(-1).clamp(min=0.0)
         # A single particle has no disagreement; two sums would differ in their last bits.
-        aleatoric = total.clone() if self._particles == 1 else self._aleatoric / self._weight
+        alone = self._particles == 1
+        aleatoric = total.clone() if alone else self._aleatoric / self._weight
+        squares = probs.square().sum(-1) if alone else self._squares / self._weight
         return Prediction(
             probs,
             total,
@@ -117,37 +129,70 @@ class ClassificationSums:
             mean_margin=self.margin.mean,
             variance_max_probability=self.largest.variance,
             variance_margin=self.margin.variance,
+            mean_square_probability=squares,
         )
 
 
 class RegressionSums:
-    """A `RegressionPrediction` from the means of some particles at a time.
+    """A `RegressionPrediction` from the means and noise of some particles at a time."""
 
-    Args:
-        noise_variance: of the noise, known.
-    """
-
-    def __init__(self, noise_variance: float) -> None:
-        self._noise = noise_variance
-        self._means = Moments()
+    def __init__(self) -> None:
+        self._known_noise = 0.0
+        self._means, self._noise = Moments(), Moments()
         self._particles = 0
 
-    def add(self, means: Tensor, weights: Tensor) -> None:
-        """Add means `(particles, examples, ...)` of particles with positive weights.
+    def add(self, moments: TargetMoments, weights: Tensor) -> None:
+        """Add what particles with positive weights predict.
+
+        Args:
+            moments: means `(particles, examples, ...)`, and variances of the noise in the same
+                shape, or a number if it is known.
+            weights: `(particles,)`, positive.
 
         Raises:
             BadInput: means are not numbers.
         """
+        means, noise = moments
         _refuse_nan(means.unsqueeze(0), self._particles)
         self._particles += len(weights)
-        self._means.add(means.double(), weights.to(means.device, torch.float64))
+        weights = weights.to(means.device, torch.float64)
+        self._means.add(means.double(), weights)
+        if isinstance(noise, Tensor):
+            self._noise.add(noise.double(), weights)
+        else:
+            self._known_noise = noise
 
     def prediction(self) -> RegressionPrediction:
         """The prediction of all particles that were added, with weights normalised to sum to 1."""
         mean, epistemic = self._means.mean, self._means.variance
         assert mean is not None
-        aleatoric = torch.full_like(mean, self._noise)
+        aleatoric = self._noise.mean
+        if aleatoric is None:
+            aleatoric = torch.full_like(mean, self._known_noise)
         return RegressionPrediction(mean, aleatoric, epistemic, aleatoric + epistemic)
+
+
+def mixed_prediction(
+    likelihood: Likelihood, parts: Iterable[tuple[Tensor, Tensor]]
+) -> Prediction | RegressionPrediction:
+    """Mix what particles predict for one batch of examples, some of them at a time.
+
+    Args:
+        likelihood: of the outputs.
+        parts: outputs `(particles, examples, ...)` and weights `(particles,)` of some particles.
+
+    Returns:
+        Probabilities for a likelihood of classes or labels, otherwise means and variances.
+    """
+    if likelihood.classification:
+        classes = ClassificationSums()
+        for outputs, weights in parts:
+            classes.add(likelihood.logits(outputs), weights)
+        return classes.prediction()
+    numbers = RegressionSums()
+    for outputs, weights in parts:
+        numbers.add(likelihood.moments(outputs), weights)
+    return numbers.prediction()
 
 
 def _two_largest(probs: Tensor) -> tuple[Tensor, Tensor]:

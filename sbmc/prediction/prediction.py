@@ -1,9 +1,7 @@
-"""Predictions of a weighted ensemble: probabilities, and where the uncertainty comes from.
+"""Predictions of classes: probabilities, and where their uncertainty comes from.
 
-Everything is computed in float64 and for one batch of examples at a time, so that the outputs of
-all particles for a whole data set, `(particles, examples, classes)`, are never held together:
-
-    concatenate(classification_prediction(log_probs(batch), weights) for batch in batches)
+Numbers are in `sbmc.prediction.regression`, and what both have in common is in
+`sbmc.prediction.base`. Everything is computed in float64.
 """
 
 from __future__ import annotations
@@ -16,9 +14,11 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require
-
-# Far above the rounding of bfloat16, and far below what raw network outputs would give.
-_NORMALISED_WITHIN = 1e-2
+from sbmc.prediction.base import BasePrediction, refuse_split
+from sbmc.prediction.crps import class_crps
+from sbmc.prediction.entropies import Split
+from sbmc.prediction.regression import RegressionPrediction
+from sbmc.prediction.samples import Samples, join_samples
 
 FEATURES = (
     "max_probability",
@@ -33,7 +33,7 @@ FEATURES = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Prediction:
+class Prediction(BasePrediction):
     """Predictive probabilities and the split of their entropy, in nats (paper, eq. `entropy`).
 
     With p_i(y|x) the probabilities of particle i and w_i its weight:
@@ -52,7 +52,8 @@ class Prediction:
     here, as the paper's y* depends on θ; that of the mixture plays no part.
 
     Attributes:
-        probs: `(examples, classes)`, float64, rows sum to 1.
+        probs: `(examples, classes)`, float64, rows sum to 1. Where an example has several labels,
+            `(examples, *positions, classes)`, and all else has the positions too.
         total: `(examples,)`.
         aleatoric: `(examples,)`, what more data would leave.
         epistemic: `(examples,)`, what more data would remove.
@@ -60,7 +61,9 @@ class Prediction:
         mean_margin: `(examples,)`, Σ_i w_i Δ_i; None likewise.
         variance_max_probability: `(examples,)`, Σ_i w_i (p_i,max − its mean)²; None likewise.
         variance_margin: `(examples,)`, Σ_i w_i (Δ_i − its mean)²; None likewise.
+        mean_square_probability: `(examples,)`, Σ_i w_i Σ_y p_i(y|x)²; None likewise.
         origin: digest of the posterior that predicted; None if that is not known.
+        particles: what every particle predicts, computed again when it is asked for; or None.
     """
 
     probs: Tensor
@@ -71,7 +74,19 @@ class Prediction:
     mean_margin: Tensor | None = None
     variance_max_probability: Tensor | None = None
     variance_margin: Tensor | None = None
+    mean_square_probability: Tensor | None = None
     origin: str | None = None
+    particles: Samples | None = None
+
+    @property
+    def mean(self) -> Tensor:  # type: ignore[override]
+        """The probabilities: the mean of labels as unit vectors, `(examples, classes)`."""
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        """Of labels as unit vectors, p (1 − p), `(examples, classes)`."""
+        return self.probs * (1 - self.probs)
 
     @property
     def labels(self) -> Tensor:
@@ -97,6 +112,7 @@ class Prediction:
             BadInput: if the prediction was not made from particles.
 
         Example:
+            >>> from sbmc.prediction.combining import classification_prediction
             >>> one = torch.tensor([[[0.7, 0.2, 0.1]]], dtype=torch.float64).log()
             >>> prediction = classification_prediction(one, torch.ones(1))
             >>> [round(value, 3) for value in prediction.features()[0].tolist()]
@@ -108,149 +124,118 @@ class Prediction:
         require(not missing, "prediction", rule, Phrase(f"one without {', '.join(missing)}"))
         return torch.stack([column.double() for column in columns], dim=1)
 
-    def __len__(self) -> int:
-        return len(self.probs)
+    def split(self, by: str = "entropy") -> Split:
+        """Total, aleatoric and epistemic uncertainty, by one of three losses.
+
+            entropy    H(p)                 log loss: how surprising the label will be, in nats
+            variance   1 − Σ_y p(y)²        squared loss: the Brier score that is expected
+            zero-one   1 − max_y p(y)       how often the likeliest class is wrong
+
+        The aleatoric part is the particles' mean of the same quantity, the epistemic one the rest.
+
+        Args:
+            by: `"entropy"`, `"variance"` or `"zero-one"`.
+
+        Returns:
+            The three parts, each `(examples,)`; their sum is exact but for rounding.
+
+        Raises:
+            BadInput: another word, or the prediction was not made from particles.
+
+        Example:
+            >>> from sbmc.prediction.combining import classification_prediction
+            >>> sure_of_each = torch.eye(2).log().unsqueeze(1)
+            >>> prediction = classification_prediction(sure_of_each, torch.tensor([0.5, 0.5]))
+            >>> [round(prediction.split(by).epistemic.item(), 4) for by in ("variance", "zero-one")]
+            [0.5, 0.5]
+        """
+        if by == "entropy":
+            return Split(self.total, self.aleatoric, self.epistemic)
+        inner = {"variance": self.mean_square_probability, "zero-one": self.mean_max_probability}
+        if by not in inner:
+            raise refuse_split(by, "")
+        agreement = inner[by]
+        rule = "made from particles to be split"
+        got = Phrase("one without them")
+        require(agreement is not None, "prediction", rule, got)
+        assert agreement is not None
+        largest = self.probs.square().sum(-1) if by == "variance" else self.max_probability
+        return Split(1 - largest, 1 - agreement, (agreement - largest).clamp(min=0.0))
+
+    def log_prob(self, targets: Any) -> Tensor:
+        """Log probability of each example's label in the mixture, log Σ_i w_i p_i(y|x).
+
+        Where an example has several labels it is that of all of them together.
+
+        Args:
+            targets: `(examples,)` integers, or as the likelihood takes them.
+
+        Returns:
+            `(examples,)` float64; minus infinity where a label is impossible.
+
+        Raises:
+            BadInput: labels do not fit the prediction.
+        """
+        if self.probs.ndim == 2:
+            labels = self.checked_labels(targets)
+            return self.probs.gather(1, labels.unsqueeze(1)).squeeze(1).log()
+        particles = self._need_particles()
+        few = particles[: min(2, len(self))].outputs()[0]
+        return particles.log_prob(particles.likelihood.check(torch.as_tensor(targets), few))
+
+    def crps(self, targets: Any, *, ordered: bool = False) -> Tensor:
+        """The counterpart of CRPS for classes: half the Brier score; see `class_crps`.
+
+        Args:
+            targets: labels, `(examples,)`.
+            ordered: whether the order of the classes means something: then it is the ranked
+                probability score, which is the CRPS of the labels as numbers.
+
+        Returns:
+            `(examples,)`.
+
+        Raises:
+            BadInput: labels do not fit the prediction.
+        """
+        return class_crps(self.probs, self.checked_labels(targets), ordered=ordered)
+
+    def sample(self, n: int, *, seed: int = 0) -> Tensor:
+        """Draws of the labels. Each draw takes one particle for all examples.
+
+        So a draw is one possible set of labels, and not only one label at a time.
+
+        Args:
+            n: how many.
+            seed: of the draws.
+
+        Returns:
+            `(n, examples)` integers.
+
+        Raises:
+            BadInput: the particles are not known.
+        """
+        return self._need_particles().draws(n, seed).long()
+
+    def _require_order(self) -> None:
+        raise BadInput(
+            "`kind` must be 'credible' for classes, which have no order, but got 'prediction'. "
+            "The credible interval is that of their probabilities."
+        )
+
+    def checked_labels(self, targets: Any) -> Tensor:
+        """Labels as integers, or an error if they do not fit the probabilities."""
+        labels = torch.as_tensor(targets).detach().to(self.probs.device)
+        shape = tuple(self.probs.shape[:-1])
+        require(labels.shape == shape, "targets", f"of shape {shape}", tuple(labels.shape))
+        classes = self.probs.shape[-1]
+        whole = not labels.is_complex() and bool((labels == labels.long()).all())
+        inside = whole and bool(((labels >= 0) & (labels < classes)).all())
+        rule = f"integers from 0 to {classes - 1}"
+        require(inside, "targets", rule, Phrase("others"))
+        return labels.long()
 
     def __repr__(self) -> str:
         return f"Prediction(examples={len(self)}, classes={self.probs.shape[-1]})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RegressionPrediction:
-    """Mean and variance of the predictive mixture, by the law of total variance.
-
-    With m_i(x) the mean that particle i predicts, σ_i²(x) its noise variance and w_i its weight:
-
-        mean       m(x) = Σ_i w_i m_i(x)
-        aleatoric         Σ_i w_i σ_i²(x)
-        epistemic         Σ_i w_i (m_i(x) − m(x))²
-        total             aleatoric + epistemic
-
-    Attributes:
-        mean: `(examples,)` or `(examples, outputs)`, float64, as are the variances.
-        aleatoric: variance of the noise, the shape of `mean`.
-        epistemic: variance between particles, the shape of `mean`.
-        total: their sum.
-    """
-
-    mean: Tensor
-    aleatoric: Tensor
-    epistemic: Tensor
-    total: Tensor
-
-    def __len__(self) -> int:
-        return len(self.mean)
-
-    def __repr__(self) -> str:
-        return f"RegressionPrediction(examples={len(self)}, outputs={self.mean[:1].numel() or 1})"
-
-
-def classification_prediction(log_probs: Tensor, weights: Tensor) -> Prediction:
-    """Combine the predictions of particles for one batch of examples.
-
-    The formulae are those of `Prediction`. A particle of weight zero is left out before anything is
-    computed, so it may have failed in any way, NaN included.
-
-    Args:
-        log_probs: `(particles, examples, classes)` log-probabilities (not raw outputs), any float
-            type; −inf is a probability of zero.
-        weights: `(particles,)`, non-negative, sum 1.
-
-    Returns:
-        The prediction for the batch, on the device of `log_probs`.
-
-    Raises:
-        BadInput: if shapes or weights are wrong, or a particle that has weight does not give a
-            probability distribution.
-
-    Example:
-        >>> certain = torch.eye(2).log().unsqueeze(1)  # two particles, each sure of another class
-        >>> prediction = classification_prediction(certain, torch.tensor([0.5, 0.5]))
-        >>> prediction.probs.tolist(), round(prediction.epistemic.item(), 4)
-        ([[0.5, 0.5]], 0.6931)
-    """
-    shape = tuple(log_probs.shape)
-    rule = "of shape (particles, examples, classes)"
-    require(log_probs.ndim == 3 and shape[2] > 0, "log_probs", rule, shape)
-    weights, weighted = _checked_weights(weights, particles=shape[0])
-    log_probs = log_probs[weighted.to(log_probs.device)].double()
-    weights = weights[weighted].to(log_probs.device).view(-1, 1, 1)
-
-    _refuse_nan(log_probs, "log_probs", weighted)
-    excess = log_probs.logsumexp(dim=-1).abs()
-    if excess.numel() and not (excess.max() <= _NORMALISED_WITHIN):
-        total_mass = log_probs.exp().sum(dim=-1).flatten()[excess.argmax()].item()
-        rule = "normalised log-probabilities (`log_softmax` of the outputs, for example)"
-        raise BadInput(f"`log_probs` must be {rule}, but got probabilities of sum {total_mass:g}.")
-
-    particle_probs = log_probs.exp()
-    probs = (weights * particle_probs).sum(dim=0)
-    total = _entropy(probs)
-    weights = weights.squeeze(-1)
-    aleatoric = (weights * _entropy(particle_probs)).sum(dim=0)
-    largest, margin = _largest_and_margin(particle_probs)
-    mean_largest, variance_largest = _weighted_moments(largest, weights)
-    mean_margin, variance_margin = _weighted_moments(margin, weights)
-    return Prediction(
-        probs,
-        total,
-        aleatoric,
-        (total - aleatoric).clamp(min=0.0),
-        mean_max_probability=mean_largest,
-        mean_margin=mean_margin,
-        variance_max_probability=variance_largest,
-        variance_margin=variance_margin,
-    )
-
-
-def regression_prediction(
-    means: Tensor, weights: Tensor, noise_variance: float | Tensor
-) -> RegressionPrediction:
-    """Combine the particles' means for one batch of examples.
-
-    The formulae are those of `RegressionPrediction`; particles of weight zero are left out, as in
-    `classification_prediction`.
-
-    Args:
-        means: `(particles, examples)` or `(particles, examples, outputs)`, any float type.
-        weights: `(particles,)`, non-negative, sum 1.
-        noise_variance: a number, or a tensor of the shape of `means`.
-
-    Returns:
-        The prediction for the batch, on the device of `means`.
-
-    Raises:
-        BadInput: if shapes, weights or the noise variance are wrong, or a particle that has weight
-            gives NaN.
-
-    Example:
-        >>> means = torch.tensor([[0.0], [2.0]])
-        >>> prediction = regression_prediction(means, torch.tensor([0.5, 0.5]), 0.25)
-        >>> prediction.mean.item(), prediction.epistemic.item(), prediction.total.item()
-        (1.0, 1.0, 1.25)
-    """
-    shape = tuple(means.shape)
-    rule = "of shape (particles, examples) or (particles, examples, outputs)"
-    require(means.ndim in (2, 3), "means", rule, shape)
-    weights, weighted = _checked_weights(weights, particles=shape[0])
-    noise = torch.as_tensor(noise_variance, dtype=torch.float64, device=means.device)
-    rule = f"a number or of the shape of `means`, {shape}"
-    require(noise.ndim == 0 or noise.shape == means.shape, "noise_variance", rule, noise.shape)
-
-    rows = weighted.to(means.device)
-    means, noise = means[rows].double(), noise.expand(shape)[rows]
-    weights = weights[weighted].to(means.device).view(-1, *[1] * (means.ndim - 1))
-    _refuse_nan(means, "means", weighted)
-    _refuse_nan(noise, "noise_variance", weighted)
-    if noise.numel():
-        smallest = noise.min().item()
-        require(smallest >= 0, "noise_variance", "non-negative", smallest)
-
-    mean = (weights * means).sum(dim=0)
-    aleatoric = (weights * noise).sum(dim=0)
-    # Around the mean, not as a difference of squares: never negative, and exact for large means.
-    epistemic = (weights * (means - mean).square()).sum(dim=0)
-    return RegressionPrediction(mean, aleatoric, epistemic, aleatoric + epistemic)
 
 
 AnyPrediction = TypeVar("AnyPrediction", Prediction, RegressionPrediction)
@@ -264,7 +249,7 @@ def concatenate(predictions: Iterable[AnyPrediction]) -> AnyPrediction:
 
     Returns:
         One prediction for all examples, in the order given. A part that one of the batches lacks is
-        None.
+        None, and so are the particles unless all of them kept their outputs.
 
     Raises:
         BadInput: if there is none, or they are of different kinds or of different posteriors.
@@ -283,45 +268,6 @@ def _joined(name: str, parts: list[Any]) -> Any:
     if name == "origin":
         require(len(set(parts)) == 1, "predictions", "all of one posterior", Phrase("several"))
         return parts[0]
-    return None if any(part is None for part in parts) else torch.cat(parts)
-
-
-def _largest_and_margin(probs: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest probability over classes, and its distance from the second largest."""
-    if probs.shape[-1] == 1:
-        return probs[..., 0], probs[..., 0]  # a missing class has probability zero
-    top = probs.topk(2, dim=-1).values
-    return top[..., 0], top[..., 0] - top[..., 1]
-
-
-def _weighted_moments(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance over the first axis; the variance of one particle is exactly zero."""
-    mean = (weights * values).sum(dim=0)
-    # Around the mean, not as a difference of squares: never negative, nor rounded away from zero.
-    return mean, (weights * (values - mean).square()).sum(dim=0)
-
-
-def _entropy(probs: Tensor) -> Tensor:
-    # `entr` is −p log p, and 0 at p = 0. A probability that was rounded above 1 makes it negative.
-    return torch.special.entr(probs).sum(dim=-1).clamp(min=0.0)
-
-
-def _checked_weights(weights: Tensor, particles: int) -> tuple[Tensor, Tensor]:
-    """Normalise the weights in float64, and mark those that are not zero."""
-    weights = torch.as_tensor(weights).detach().double()
-    shape = tuple(weights.shape)
-    rule = f"of shape (particles,), here ({particles},)"
-    require(shape == (particles,) and particles > 0, "weights", rule, shape)
-    require(bool((weights >= 0).all()), "weights", "non-negative", weights.tolist())
-    total = weights.sum().item()
-    require(abs(total - 1.0) <= 1e-6, "weights", "of sum 1", total)
-    # float32 weights sum to 1 within their own rounding only, which would show in the entropies.
-    return weights / total, weights > 0
-
-
-def _refuse_nan(values: Tensor, name: str, weighted: Tensor) -> None:
-    bad = values.isnan().flatten(start_dim=1).any(dim=1).cpu()
-    if bad.any():
-        particles = weighted.nonzero().flatten().cpu()[bad].tolist()
-        rule = "free of NaN for every particle of positive weight"
-        raise BadInput(f"`{name}` must be {rule}, but got NaN for particles {particles}.")
+    if any(part is None for part in parts):
+        return None
+    return join_samples(parts) if name == "particles" else torch.cat(parts)

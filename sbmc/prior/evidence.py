@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import BadInput, Phrase, require
-from sbmc.likelihoods import Categorical, Gaussian, Likelihood
+from sbmc.likelihoods import Categorical, Likelihood, known_variance
 from sbmc.model.data import Examples
 from sbmc.model.functional import call_model
 from sbmc.model.parameters import ParameterSpace
@@ -66,9 +66,9 @@ def maximise_evidence(
         BadInput: a likelihood, inputs or layers that laplace-torch does not know.
         ImportError: laplace-torch is not installed.
     """
-    known = isinstance(likelihood, (Categorical, Gaussian))
+    known = isinstance(likelihood, Categorical) or known_variance(likelihood) is not None
     rule = "'categorical' or Gaussian(noise_variance=...) for prior_variance=\"evidence\""
-    require(known, "likelihood", rule, Phrase("a function"))
+    require(known, "likelihood", rule, Phrase(likelihood.name))
     single = isinstance(examples.inputs, Tensor)
     rule = 'a pair of one input tensor and targets for prior_variance="evidence"'
     require(single, "data", rule, Phrase("several input tensors"))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sbmc.bridges.optional import load_laplace, without_script_warning
 from sbmc.checks import BadInput
-from sbmc.likelihoods import Gaussian, Likelihood
+from sbmc.likelihoods import Likelihood, known_variance
 from sbmc.model.data import Examples, Inputs
 from sbmc.model.parameters import ParameterSpace
 from sbmc.progress import Bar, open_progress
@@ -54,8 +54,9 @@ def fit_laplace(
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name in space.names)
     noise = {}
-    if isinstance(likelihood, Gaussian):
-        noise["sigma_noise"] = likelihood.noise_variance**0.5
+    variance = known_variance(likelihood)
+    if variance is not None:
+        noise["sigma_noise"] = variance**0.5
     approximation = package.Laplace(
         module,
         "regression" if noise else "classification",

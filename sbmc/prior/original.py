@@ -12,10 +12,17 @@ from torch import Tensor, nn
 from sbmc.checks import BadInput, nearest
 from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples
+from sbmc.model.noise import NOISE
 from sbmc.model.parameters import ParameterSpace
 from sbmc.prior.by_layer import ByLayer, ParameterPrior, by_entry, mean_square
 from sbmc.prior.evidence import maximise_evidence
-from sbmc.prior.gaussian import Variance, require_used, resolve_variance, value_for_name
+from sbmc.prior.gaussian import (
+    AnchoredPrior,
+    Variance,
+    require_used,
+    resolve_variance,
+    value_for_name,
+)
 from sbmc.prior.weight_decay import WeightDecay
 
 NAMES = ("auto", "evidence")
@@ -36,6 +43,7 @@ class OriginalPrior:
         given: what the user asked for, as plain values.
         empirical: how the data decided the prior, as text; None if they did not.
         epochs: passes over the data that this took.
+        unscaled: how many of the last coordinates have this prior whatever s is: learned noise.
     """
 
     variance: Tensor
@@ -44,6 +52,7 @@ class OriginalPrior:
     given: Any
     empirical: str | None = None
     epochs: int = 0
+    unscaled: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -59,6 +68,32 @@ class OriginalPrior:
         """The same prior with the dtype and on the device of `like`."""
         centre = None if self.centre is None else self.centre.to(like)
         return replace(self, variance=self.variance.to(like), centre=centre)
+
+    def with_noise(self, mean: Tensor, deviation: float) -> OriginalPrior:
+        """The prior with that of learned noise, N(mean `(columns,)`, deviation²), after it."""
+        variance = self.variance
+        centre = torch.zeros_like(variance) if self.centre is None else self.centre
+        mean = mean.to(variance)
+        rule = "noise, not scaled by s"
+        own = float(mean.double().mean())
+        noise = ParameterPrior(NOISE, tuple(mean.shape), rule, deviation**2, centre=own)
+        return replace(
+            self,
+            variance=torch.cat([variance, torch.full_like(mean, deviation**2)]),
+            centre=torch.cat([centre, mean]),
+            parameters=(*self.parameters, noise),
+            unscaled=len(mean),
+        )
+
+    def around(self, prior: AnchoredPrior) -> AnchoredPrior:
+        """An anchored prior with the coordinates that are not scaled put back."""
+        if not self.unscaled:
+            return prior
+        assert self.centre is not None  # or there is no noise
+        rest = len(prior.mean) - self.unscaled
+        mean = torch.cat([prior.mean[:rest], self.centre[rest:]])
+        scale = torch.cat([prior.scale[:rest], self.variance[rest:].sqrt()])
+        return replace(prior, mean=mean, scale=scale)
 
 
 def resolve_prior(

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import is_number, is_whole, require
-from sbmc.likelihoods import Likelihood, as_likelihood
+from sbmc.likelihoods import Likelihood, unweighted, without_weights
 from sbmc.log import logger
 from sbmc.model.data import Examples, as_examples, count, rows
 from sbmc.model.forward import check_path, choose_forward
 from sbmc.model.frozen_part import MOST_IN_MEMORY, SplitModel, split_model
 from sbmc.model.functional import converted, evaluation_copy
+from sbmc.model.inferred_likelihood import resolve_likelihood
+from sbmc.model.noise import learn_noise, require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.prior.gaussian import anchored_prior
 from sbmc.prior.original import PriorVariance, resolve_prior
@@ -50,6 +52,7 @@ class EngineBuilder:
         path: str = "auto",
         chunk_size: int | None = None,
     ) -> None:
+        require_noise(likelihood, space)
         few = rows(examples.inputs, 0, 2)
         self._split: SplitModel | None = split_model(model, space, few)
         self._source = self._full_source = Source(model, space)
@@ -83,10 +86,12 @@ class EngineBuilder:
         inputs = some_rows(self._examples.inputs)
         targets = some_rows(self._examples.targets)
         assert isinstance(targets, Tensor)
+        likelihood = unweighted(self._likelihood)
+        targets, _ = without_weights(self._likelihood, targets)
         descriptions = {"inputs": describe_rows(inputs), "targets": describe_rows(targets)}
         points = with_neighbour(anchor)
         try:
-            values = evaluate(module, space, points, inputs, self._likelihood, targets)
+            values = evaluate(module, space, points, inputs, likelihood, targets)
         # A user's likelihood may fail at such a point, even if no particle ever gets there.
         except Exception as error:
             logger.info("the log likelihood of a few rows could not be computed (%s)", error)
@@ -129,7 +134,7 @@ def build_target(
     *,
     s: float = 0.1,
     prior_variance: PriorVariance = "auto",
-    likelihood: Any = "categorical",
+    likelihood: Any = None,
     parameters: Selection = "all",
     path: str = "auto",
     chunk_size: int | None = None,
@@ -147,8 +152,8 @@ def build_target(
         data: the training data: `(inputs, targets)`, a map-style `Dataset` or a `DataLoader`.
         s: the scale of the anchored prior, 0 < s <= 1; 1 is the full posterior.
         prior_variance: the original prior, as for `fit`.
-        likelihood: `"categorical"`, `sbmc.Gaussian(noise_variance=...)`, or a callable
-            `(outputs, targets) -> (examples,)`.
+        likelihood: of the outputs, as for `fit`; None infers it. Noise that is learned is a
+            further coordinate, after the weights.
         parameters: which ones are sampled: `"all"`, `"last"`, a regular expression or a predicate.
         path: how the model is evaluated: `"auto"`, `"fused"`, `"vmap"` or `"loop"`.
         chunk_size: examples per chunk; by rule if not given.
@@ -183,9 +188,9 @@ def build_target(
     real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     require(real, "dtype", "a floating-point torch.dtype", dtype)
     anchor = weights.to(torch.device(weights.device if device is None else device), dtype)
-    family = as_likelihood(likelihood)
     examples = as_examples(data).to(dtype=dtype, device=anchor.device)
     network = converted(model, dtype, anchor.device)
+    family = resolve_likelihood(likelihood, network, examples).likelihood
     original = resolve_prior(
         prior_variance,
         network,
@@ -195,7 +200,13 @@ def build_target(
         examples=examples,
         likelihood=family,
     ).to(anchor)
+    noise = learn_noise(network, space, family, examples)
+    if noise is not None:
+        original = original.with_noise(*noise.prior)
+        anchor = noise.append(anchor.unsqueeze(0))[0]
+        network, space = noise.wider_model(), noise.wider_space
     prior = anchored_prior(anchor, float(s), original.variance, centre=original.centre)
+    prior = original.around(prior)
     engine = EngineBuilder(network, space, family, examples, path)(anchor)
     engine.settle(size=chunk_size)
     return Target(engine, prior)

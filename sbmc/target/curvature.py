@@ -6,7 +6,8 @@ For outputs f_i(θ) and y ~ p(· | f_i(θ)), the information of all n examples i
 
 the expectation over what the model itself would predict. For the built-in likelihoods it equals the
 generalised Gauss-Newton matrix, is never negative, and is exact here, without sampling labels:
-categorical, Σ_c p_c (∂ log p_c/∂θ)²; Gaussian, Σ_k (∂f_k/∂θ)²/σ².
+categorical, Σ_c p_c (∂ log p_c/∂θ)²; Gaussian, Σ_k (∂f_k/∂θ)²/σ². Each likelihood states its own
+(`Likelihood.fisher`).
 
 Where a rough figure will do, `estimate_fisher` takes some of the examples, with one target each
 that the model itself draws.
@@ -20,7 +21,14 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, require
-from sbmc.likelihoods import Categorical, Gaussian, Likelihood
+from sbmc.likelihoods import (
+    Categorical,
+    Custom,
+    Likelihood,
+    known_variance,
+    unweighted,
+    without_weights,
+)
 from sbmc.model.data import Inputs, count, rows, tree_map
 from sbmc.target.engine import Parts
 
@@ -37,7 +45,7 @@ class Information(NamedTuple):
 
 def has_information(likelihood: Likelihood) -> bool:
     """Whether the expectation over targets is known; for a user's function it is not."""
-    return isinstance(likelihood, (Categorical, Gaussian))
+    return likelihood.has_fisher
 
 
 def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
@@ -71,15 +79,17 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
         >>> diagonal_fisher(parts, net.weight.detach()[0]).diagonal
         tensor([20., 40.], dtype=torch.float64)
     """
-    has_expectation = has_information(parts.likelihood)
-    rule = "categorical or Gaussian for a Fisher information"
-    require(has_expectation, "likelihood", rule, Phrase("a function"))
+    has_expectation = has_information(unweighted(parts.likelihood))
+    rule = "one whose Fisher information is known"
+    require(has_expectation, "likelihood", rule, Phrase(unweighted(parts.likelihood).name))
     total = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
     size = _chunk_size(parts, theta)
     outputs = 0
     for start in range(0, len(parts.examples), size):
         batch = _batch(parts, start, start + size)
-        outputs = _add_chunk(total, parts, theta, batch)
+        targets = parts.examples.targets[start : start + size]
+        weights = without_weights(parts.likelihood, targets)[1]
+        outputs = _add_chunk(total, parts, theta, batch, weights)
     return Information(total, outputs)
 
 
@@ -110,9 +120,11 @@ def estimate_fisher(parts: Parts, theta: Tensor, rows: int, rng: torch.Generator
         with torch.enable_grad():  # whatever the caller's mode is
             each = theta.expand(len(piece), -1).clone().requires_grad_()
             outputs = parts.forward(each, inputs, stacked=True)
-            score = _drawn_score(parts.likelihood, outputs, targets, rng)
+            plain, weights = without_weights(parts.likelihood, targets)
+            score = _drawn_score(unweighted(parts.likelihood), outputs, plain, rng)
             (slope,) = torch.autograd.grad(score, each)
-        total += slope.double().square_().sum(0)
+        squares = slope.double().square_()
+        total += (squares if weights is None else weights.double() * squares).sum(0)
     return total * (every / taken)
 
 
@@ -120,15 +132,21 @@ def _drawn_score(
     likelihood: Likelihood, outputs: Tensor, targets: Tensor, rng: torch.Generator
 ) -> Tensor:
     """The sum of log likelihoods of targets that the model draws; a score to differentiate."""
-    if isinstance(likelihood, Gaussian):
+    variance = known_variance(likelihood)
+    if variance is not None:
         # y = f + σ ξ has the score ξ/σ ∂f/∂θ.
         noise = torch.randn(outputs.shape, generator=rng, dtype=outputs.dtype).to(outputs.device)
-        return (outputs * noise).sum() / likelihood.noise_variance**0.5
+        return (outputs * noise).sum() / variance**0.5
     if isinstance(likelihood, Categorical):
         logs = outputs.log_softmax(-1)
         chances = logs.detach().exp().nan_to_num(1.0).flatten(0, -2).cpu()
         labels = torch.multinomial(chances, 1, generator=rng).to(outputs.device)
         return logs.flatten(0, -2).gather(-1, labels).sum()
+    if not isinstance(likelihood, Custom):
+        # Distributions of torch draw from its global generator alone, which is put back.
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(int(torch.randint(2**62, (), generator=rng)))
+            targets = likelihood.distribution(outputs.cpu()).sample().to(targets)
     return likelihood.log_prob(outputs, targets, stacked=True).sum()
 
 
@@ -160,11 +178,18 @@ def _batch(parts: Parts, start: int, end: int) -> Inputs:
     return tree_map(lambda t: t.unsqueeze(1), inputs)
 
 
-def _add_chunk(total: Tensor, parts: Parts, theta: Tensor, inputs: Inputs) -> int:
+def _add_chunk(
+    total: Tensor, parts: Parts, theta: Tensor, inputs: Inputs, weights: Tensor | None
+) -> int:
     """Add the examples' information to the total; return the number of outputs."""
     with torch.enable_grad():  # whatever the caller's mode is
         each = theta.expand(count(inputs), -1).clone().requires_grad_()
-        values, chances = _scores(parts.likelihood, parts.forward(each, inputs, stacked=True))
+        outputs = parts.forward(each, inputs, stacked=True)
+        known = unweighted(parts.likelihood).fisher(outputs.squeeze(1))
+        assert known is not None, "`has_information` said so"
+        values, chances = known
+        if weights is not None:
+            chances = chances * weights.unsqueeze(1)
         for output in range(values.shape[-1]):
             last = output == values.shape[-1] - 1
             (slope,) = torch.autograd.grad(values[:, output].sum(), each, retain_graph=not last)
@@ -173,12 +198,3 @@ def _add_chunk(total: Tensor, parts: Parts, theta: Tensor, inputs: Inputs) -> in
             weighted[chances[:, output] == 0] = 0
             total += weighted.sum(0)
     return values.shape[-1]
-
-
-def _scores(likelihood: Likelihood, outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """The values to differentiate, and the weights of their squared gradients."""
-    flat = outputs.squeeze(1)
-    if isinstance(likelihood, Gaussian):
-        return flat, torch.full_like(flat, 1 / likelihood.noise_variance).detach()
-    logs = flat.log_softmax(-1)
-    return logs, logs.detach().exp()

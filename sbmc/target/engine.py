@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import Phrase, require
-from sbmc.likelihoods import Custom, Likelihood
+from sbmc.likelihoods import Custom, Likelihood, unweighted
 from sbmc.log import logger
 from sbmc.model.chunks import Chunks, Footprint
 from sbmc.model.data import Examples, Inputs, rows, tree_map
@@ -219,7 +219,7 @@ class LikelihoodEngine:
         """Whether threads may evaluate it side by side."""
         # Other paths write a particle's weights into the one module, and a user's likelihood may
         # have a state.
-        return self.path == "fused" and not isinstance(self._ranges.likelihood, Custom)
+        return self.path == "fused" and not isinstance(unweighted(self._ranges.likelihood), Custom)
 
     @property
     def examples(self) -> Examples:

@@ -300,8 +300,8 @@ def _advice(engine: LikelihoodEngine, path_reason: str) -> list[str]:
             )
         if "compiler" in why:
             advice.append("with a C compiler (gcc or clang) this model would run in C")
-        if "likelihood of the user's" in why:
-            advice.append("a categorical or Gaussian likelihood runs in C")
+        if "a likelihood that" in why:
+            advice.append("categorical, Bernoulli, Gaussian and Student-t likelihoods run in C")
         if "too many" in why:
             advice.append("with fewer sampled parameters (`parameters=`) it would run in C")
         if "not a chain" in why:

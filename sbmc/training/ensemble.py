@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from sbmc.checks import nearest, require
 from sbmc.islands.process_memory import parse_bytes
-from sbmc.likelihoods import Likelihood, as_likelihood
+from sbmc.likelihoods import Likelihood, unweighted
 from sbmc.log import logger
-from sbmc.model.data import Inputs, leaves, tree_map
-from sbmc.model.forward import Forward, build_forward
-from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.model.data import Inputs
+from sbmc.model.forward import build_forward
+from sbmc.model.parameters import ParameterSpace, Selection
 from sbmc.prior.original import PriorVariance
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
@@ -33,12 +33,11 @@ from sbmc.training.settings import TrainingSettings, require_count
 from sbmc.training.setup import (
     TrainingData,
     check_reset,
-    checked_data,
-    given_starts,
+    prepare_stacked,
     prior_centres,
     refuse_lone_example,
+    set_up_training,
     start_members,
-    training_prior,
 )
 
 # Members trained at a time: at most this many, and at most this many parameters in all, so that
@@ -63,7 +62,8 @@ def train_ensemble(
     *,
     members: int,
     prior_variance: PriorVariance = "auto",
-    likelihood: Any = "categorical",
+    likelihood: Any = None,
+    weights: Any = None,
     parameters: Selection = "all",
     seed: int = 0,
     learning_rate: float = 1e-3,
@@ -108,7 +108,8 @@ def train_ensemble(
             `sbmc.WeightDecay(...)`, a number v, a mapping or a tensor, as for `fit`. Here `"auto"`
             is `ByLayer(least=1.0)`, since the maximum of a narrower prior is near zero weights.
             With `initial="model"` it is wide enough for the weights that the model has.
-        likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
+        likelihood: as for `fit`; None infers it. Learned noise is trained with the weights.
+        weights: of the rows of `train`, as for `fit`.
         parameters: which parameters to train, as for `fit`; the others keep the model's values.
         seed: of all members' streams.
         learning_rate: Adam's; an `optimiser` has its own.
@@ -156,25 +157,22 @@ def train_ensemble(
             validation is not None, "max_epochs", "given when there are no validation data", None
         )
         max_epochs = DEFAULT_EPOCHS
-    space = select_parameters(model, parameters)
-    data = checked_data(model, space, train, validation, as_likelihood(likelihood))
-    starts = None
-    if not isinstance(initial, str):
-        starts, initial = given_starts(initial, members, model, space), "model"
-    variance, centre = training_prior(prior_variance, model, space, initial, len(data.train))
+    given = model, parameters, train, validation, likelihood, prior_variance, weights
+    setup = set_up_training(*given, initial=initial, members=members)
+    model, space, data = setup.model, setup.space, setup.data
     settings = TrainingSettings(
-        prior_variance=variance,
+        prior_variance=setup.variance,
         learning_rate=learning_rate,
         batch_size=batch_size,
         max_epochs=max_epochs,
         window=window,
         patience=patience,
-        initial=initial,
+        initial=setup.initial,
         seed=seed,
         anchored=anchored,
-        prior_centre=centre,
+        prior_centre=setup.centre,
         given_optimiser=optimiser,
-        starts=starts,
+        starts=setup.starts,
     )
     hint = nearest(str(path), PATHS).rstrip("?")
     require(path in PATHS, "path", "one of " + ", ".join(map(repr, PATHS)) + hint, path)
@@ -199,7 +197,7 @@ def train_ensemble(
         trainer, engine = _batched(model, space, data, settings, way)
     groups = [list(range(i, min(i + size, members))) for i in range(0, members, size)]
     trained = _run(trainer, groups, max_epochs, progress)
-    return _collect(model, space, as_likelihood(likelihood), trained, engine)
+    return _collect(model, space, unweighted(data.likelihood), trained, engine)
 
 
 def _group_size(members: int, dim: int) -> int:
@@ -229,7 +227,7 @@ def _batched(
     else:
 
         def learn(theta: Tensor, inputs: Inputs) -> Tensor:
-            return forward(theta, _prepare_stacked(forward, inputs), stacked=True)
+            return forward(theta, prepare_stacked(forward, inputs), stacked=True)
 
         def evaluate(theta: Tensor, inputs: Inputs) -> Tensor:
             return forward(theta, forward.prepare(inputs))
@@ -250,13 +248,6 @@ def _batched(
         return positions, histories, [{}] * len(group)
 
     return train, BATCHED if compiled is None else COMPILED
-
-
-def _prepare_stacked(forward: Forward, inputs: Inputs) -> Inputs:
-    """Prepare one batch per member, `(members, batch, ...)`."""
-    shape = leaves(inputs)[0].shape[:2]
-    prepared = forward.prepare(tree_map(lambda t: t.flatten(0, 1), inputs))
-    return tree_map(lambda t: t.unflatten(0, shape), prepared)
 
 
 def _one_by_one(

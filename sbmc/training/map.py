@@ -19,7 +19,8 @@ def train_map(
     validation: Any = None,
     *,
     prior_variance: PriorVariance = "auto",
-    likelihood: Any = "categorical",
+    likelihood: Any = None,
+    weights: Any = None,
     parameters: Selection = "all",
     seed: int = 0,
     learning_rate: float = 1e-3,
@@ -42,7 +43,8 @@ def train_map(
         train: training data, as for `fit`.
         validation: validation data, or None to train for `max_epochs` and keep the last weights.
         prior_variance: the prior, `"auto"` by default, as for `train_ensemble`.
-        likelihood: `"categorical"`, `Gaussian(noise_variance=...)` or a callable.
+        likelihood: as for `fit`; None infers it. Learned noise is trained with the weights.
+        weights: of the rows of `train`, as for `fit`.
         parameters: which parameters to train; the others keep the model's values.
         seed: of the initial weights and the data order.
         learning_rate: Adam's.
@@ -79,6 +81,7 @@ def train_map(
         members=1,
         prior_variance=prior_variance,
         likelihood=likelihood,
+        weights=weights,
         parameters=parameters,
         seed=seed,
         learning_rate=learning_rate,

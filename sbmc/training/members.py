@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from sbmc.likelihoods import Likelihood
+from sbmc.model.noise import without_noise
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.ensemble import ensemble_posterior
 from sbmc.training.history import TrainingHistory
@@ -66,6 +67,10 @@ class Ensemble:
 
     def __getitem__(self, index: int) -> nn.Module:
         """One member as a module, in evaluation mode; a new copy at each call."""
+        return without_noise(self.member_with_noise(index))
+
+    def member_with_noise(self, index: int) -> nn.Module:
+        """The same, with noise that was learned after its outputs."""
         module = copy.deepcopy(self.model).eval()
         self.space.write(self.positions[index], module)
         own = dict(module.named_buffers())

@@ -5,17 +5,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sbmc.checks import require
-from sbmc.likelihoods import Likelihood
-from sbmc.model.data import Examples, as_examples
+from sbmc.likelihoods import Likelihood, Weighted
+from sbmc.likelihoods.weighted import check_weights
+from sbmc.model.data import Examples, Inputs, as_examples, leaves, tree_map
+from sbmc.model.forward import Forward
+from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.loop import LoopForward
-from sbmc.model.parameters import ParameterSpace
+from sbmc.model.noise import NOISE, learn_noise, require_noise
+from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
 from sbmc.prior.by_layer import LEAST_IN_TRAINING, ByLayer
 from sbmc.prior.original import PriorVariance, resolve_prior
@@ -43,22 +47,100 @@ class TrainingData:
 
 
 def checked_data(
-    model: nn.Module, space: ParameterSpace, train: Any, validation: Any, likelihood: Likelihood
+    model: nn.Module,
+    space: ParameterSpace,
+    train: Any,
+    validation: Any,
+    likelihood: Likelihood,
+    weights: Any = None,
 ) -> TrainingData:
-    """Both data sets where the model is, in its precision, with targets that fit its outputs."""
+    """Both data sets where the model is, in its precision, with targets that fit its outputs.
+
+    With weights of the training rows, validation rows have the weight 1.
+    """
     keep_to_one_thread_after_a_fork()
+    require_noise(likelihood, space)
     start = space.flatten(model)
     forward = LoopForward(model, space)
 
-    def checked(data: Any, name: str) -> Examples:
+    def checked(data: Any, name: str) -> tuple[Examples, Likelihood]:
         examples = as_examples(data, name).to(dtype=start.dtype, device=start.device)
+        family = likelihood
+        if weights is not None:
+            ones = torch.ones(len(examples))
+            counts = check_weights(weights if name == "train" else ones, len(examples))
+            family = Weighted(likelihood, counts)
         inputs, _ = examples.slice(0, 2)
         with torch.no_grad():
             outputs = forward(start[None], inputs)[0]
-        return replace(examples, targets=likelihood.check(examples.targets, outputs))
+        return replace(examples, targets=family.check(examples.targets, outputs)), family
 
-    held_out = None if validation is None else checked(validation, "validation")
-    return TrainingData(checked(train, "train"), held_out, likelihood)
+    held_out = None if validation is None else checked(validation, "validation")[0]
+    examples, family = checked(train, "train")
+    return TrainingData(examples, held_out, family)
+
+
+class TrainingSetup(NamedTuple):
+    """What is trained, on what, with which prior, and from where.
+
+    Attributes:
+        model: the network, with the noise that its likelihood learns.
+        space: the parameters that are trained.
+        data: what they are trained on.
+        variance: of the prior, a number or `(dim,)`.
+        centre: of the prior, `(dim,)`; None for 0.
+        initial: the rule for where members start.
+        starts: the weights that they start at, `(members, dim)`, if modules were given for them.
+    """
+
+    model: nn.Module
+    space: ParameterSpace
+    data: TrainingData
+    variance: float | Tensor
+    centre: Tensor | None
+    initial: str
+    starts: Tensor | None
+
+
+def set_up_training(
+    model: nn.Module,
+    parameters: Selection,
+    train: Any,
+    validation: Any,
+    likelihood: Any,
+    prior_variance: PriorVariance,
+    weights: Any,
+    *,
+    initial: str | Sequence[nn.Module],
+    members: int,
+) -> TrainingSetup:
+    """Check what `train_ensemble` was given, and add the noise that its likelihood learns.
+
+    Learned noise starts at the mean of its own prior, and is trained with the weights.
+    """
+    space = select_parameters(model, parameters)
+    own = space.flatten(model)
+    examples = as_examples(train, "train").to(dtype=own.dtype, device=own.device)
+    family = resolve_likelihood(likelihood, model, examples).likelihood
+    counts = None if weights is None else check_weights(weights, len(examples)).to(own)
+    noise = learn_noise(model, space, family, examples, counts)
+    if noise is None:
+        data = checked_data(model, space, train, validation, family, weights)
+    starts = None
+    if not isinstance(initial, str):
+        starts, initial = given_starts(initial, members, model, space).to(own), "model"
+    variance, centre = training_prior(prior_variance, model, space, initial, len(examples))
+    if noise is None:
+        return TrainingSetup(model, space, data, variance, centre, initial, starts)
+    mean = noise.prior.mean.to(own)
+    centre = torch.cat([torch.zeros_like(own) if centre is None else centre, mean])
+    wide = torch.as_tensor(variance, dtype=own.dtype, device=own.device).expand_as(own)
+    wide = torch.cat([wide, torch.full_like(mean, noise.prior.deviation**2)])
+    if starts is not None:
+        starts = torch.cat([starts, mean.expand(members, -1)], 1)
+    model, space = noise.wider_model(), noise.wider_space
+    data = checked_data(model, space, train, validation, family, weights)
+    return TrainingSetup(model, space, data, wide, centre, initial, starts)
 
 
 def training_prior(
@@ -193,7 +275,7 @@ def drawn_anew(model: nn.Module, space: ParameterSpace, member: int, seed: int) 
 
 def _trained_layers(model: nn.Module, space: ParameterSpace) -> list[tuple[str, nn.Module]]:
     """The modules that have parameters of their own which are trained, by name."""
-    trained = set(space.names)
+    trained = set(space.names) - {NOISE}  # which starts at the mean of its prior
     found = []
     for name, layer in model.named_modules():
         own = (key for key, _ in layer.named_parameters(recurse=False))
@@ -226,3 +308,10 @@ def _prior_draws(noise: Tensor, own: Tensor, settings: TrainingSettings) -> Tens
     variance = torch.as_tensor(settings.prior_variance, dtype=own.dtype, device=own.device)
     draws = noise.to(own.device) * variance.sqrt()
     return draws if settings.prior_centre is None else draws + settings.prior_centre
+
+
+def prepare_stacked(forward: Forward, inputs: Inputs) -> Inputs:
+    """Prepare one batch per member, `(members, batch, ...)`."""
+    shape = leaves(inputs)[0].shape[:2]
+    prepared = forward.prepare(tree_map(lambda t: t.flatten(0, 1), inputs))
+    return tree_map(lambda t: t.unflatten(0, shape), prepared)

@@ -17,7 +17,7 @@ from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.posterior import Posterior
-from sbmc.prediction.metrics import accuracy, ece, nll, regression_metrics
+from sbmc.prediction.metrics import accuracy, ece, nll, rmse
 from sbmc.prediction.prediction import Prediction
 from sbmc.progress import open_progress
 from sbmc.storage.provenance import hardware_summary, software_versions
@@ -177,6 +177,6 @@ class TuningRunner:
                 "ece": ece(probs, targets),
             }
         else:
-            scores = regression_metrics(prediction, targets.reshape(prediction.mean.shape))
+            scores = {"nll": nll(prediction, targets), "rmse": rmse(prediction, targets)}
         finite = all(map(math.isfinite, scores.values()))
         return {name: float(f"{value:.8g}") for name, value in scores.items()} if finite else {}

@@ -13,7 +13,7 @@ from torch import nn
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.fitting.compute import Compute
 from sbmc.fitting.preparation import describe_sampler
-from sbmc.likelihoods import Custom, as_likelihood
+from sbmc.likelihoods import Categorical, Custom, as_likelihood, known_variance
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.parameters import Selection, select_parameters
 from sbmc.prior.options import Prior, changed_options
@@ -127,7 +127,9 @@ def tune(
     require(begin in ("anchor", "prior"), "start", rule, begin)
     family = as_likelihood(likelihood)
     rule = "'categorical' or sbmc.Gaussian(noise_variance=...), whose predictions have a score"
-    require(not isinstance(family, Custom), "likelihood", rule, Phrase("a callable"))
+    good = isinstance(family, Categorical) or known_variance(family) is not None
+    shown = "a callable" if isinstance(family, Custom) else f"{family.name} of other noise"
+    require(good, "likelihood", rule, Phrase(shown))
     training = TrainingSettings(
         prior_variance=1.0,
         learning_rate=learning_rate,

@@ -230,7 +230,7 @@ class Aside(nn.Module):
         ({"prior_variance": -1.0}, "`prior_variance` must be positive and finite"),
         ({"max_epochs": 0}, "`max_epochs` must be a positive integer"),
         ({"seed": -1}, "`seed` must be a non-negative integer"),
-        ({"likelihood": "poisson"}, "`likelihood` must be"),
+        ({"likelihood": "poison"}, "`likelihood` must be"),
     ],
 )
 def test_bad_input_is_refused_in_words(changes, message):

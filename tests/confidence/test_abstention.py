@@ -11,10 +11,11 @@ from torch import nn
 
 from sbmc.checks import BadInput
 from sbmc.confidence import ABSTAIN, ConfidenceClassifier, fit_confidence, from_state, to_state
-from sbmc.confidence.abstention import _groups
+from sbmc.confidence.abstention import ood_groups
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.origin import origin_digest
-from sbmc.prediction.prediction import Prediction, regression_prediction
+from sbmc.prediction.combining import regression_prediction
+from sbmc.prediction.prediction import Prediction
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +66,10 @@ def test_groups_by_name_are_one_after_the_other(toy):
 
 def test_a_dict_of_inputs_is_one_group():
     one = {"ids": torch.zeros(3, 2)}
-    assert _groups(one, named_inputs=True) == [one]
-    assert _groups({"far": one, "near": one}, named_inputs=True) == [one, one]
-    assert _groups({"far": one["ids"]}, named_inputs=False) == [one["ids"]]
-    assert _groups(None, named_inputs=True) == []
+    assert ood_groups(one, named_inputs=True) == [one]
+    assert ood_groups({"far": one, "near": one}, named_inputs=True) == [one, one]
+    assert ood_groups({"far": one["ids"]}, named_inputs=False) == [one["ids"]]
+    assert ood_groups(None, named_inputs=True) == []
 
 
 # Whose predictions.
@@ -154,7 +155,9 @@ def test_without_outside_inputs_it_knows_incorrect_ones(toy):
 
 def test_regression_is_refused(toy):
     _, data, _ = toy
-    with pytest.raises(BadInput, match=r"confidence is for classification, but got Regression"):
+    with pytest.raises(
+        BadInput, match=r"numbers have `fit_interval_confidence`, but got Regression"
+    ):
         fit_confidence(lambda x: regression_prediction(x.T, torch.ones(1), 1.0), data)
 
 

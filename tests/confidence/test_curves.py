@@ -15,7 +15,7 @@ from sbmc.confidence.curves import (
     roc_points,
 )
 from sbmc.confidence.decisions import risk_coverage
-from sbmc.prediction.prediction import classification_prediction
+from sbmc.prediction.combining import classification_prediction
 
 
 def scored(examples=3000, seed=0):

@@ -83,19 +83,3 @@ def test_a_point_estimate_and_an_ensemble_have_one_too():
         features = points.predict(examples(20, 2)[0]).features()
         assert (features[:, 4:] == 0).all() == (members == 1)
         assert found.score(OUTSIDE).shape == (40,)
-
-
-def test_regression_has_none():
-    inputs, _ = examples(30, 0)
-    model = nn.Linear(2, 1)
-    posterior = sbmc.fit(
-        model,
-        (inputs, inputs.sum(1, keepdim=True)),
-        s=1,
-        particles=2,
-        progress=False,
-        likelihood=sbmc.Gaussian(noise_variance=0.1),
-    )
-    with pytest.raises(BadInput, match="`posterior` must be of a classification likelihood"):
-        posterior.confidence((inputs, torch.zeros(30, dtype=torch.long)))
-    assert len(posterior.predict(inputs)) == 30

@@ -12,7 +12,7 @@ from torchmetrics.functional.classification import (
 
 from sbmc.checks import BadInput
 from sbmc.confidence.scores import detection, detection_metrics, prediction_scores
-from sbmc.prediction.prediction import classification_prediction
+from sbmc.prediction.combining import classification_prediction
 
 
 def scores(seed=0, digits=2):

@@ -2,7 +2,7 @@
 
 import torch
 
-from sbmc.prediction.prediction import classification_prediction
+from sbmc.prediction.combining import classification_prediction
 
 SLOPES = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64).view(-1, 1, 1)
 

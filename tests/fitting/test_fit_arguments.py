@@ -15,16 +15,15 @@ from sbmc.fitting.request import FitRequest
 
 NOISE = torch.Generator().manual_seed(1)
 DATA = torch.randn(12, 2, generator=NOISE), torch.randint(2, (12,), generator=NOISE)
-# What `fit` will have one day, too: `budget`, `validation`, `weights`.
-MOST_KEYWORDS, TO_COME = 16, 1
+MOST_KEYWORDS = 16
 
 
 def keywords(function):
     return [p for p in inspect.signature(function).parameters.values() if p.kind == p.KEYWORD_ONLY]
 
 
-def test_fit_has_few_keywords_and_room_for_more():
-    assert len(keywords(sbmc.fit)) + TO_COME <= MOST_KEYWORDS
+def test_fit_has_few_keywords():
+    assert len(keywords(sbmc.fit)) <= MOST_KEYWORDS
     assert "**" not in str(inspect.signature(sbmc.fit))
 
 

@@ -7,6 +7,7 @@ import operator
 import pickle
 import re
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
@@ -74,10 +75,11 @@ def test_a_loaded_posterior_predicts_the_same_bits(tmp_path, options):
     assert again.cost == posterior.cost
     assert again.settings == json.loads(json.dumps(posterior.settings))
     ours, theirs = again.predict(INPUTS), posterior.predict(INPUTS)
-    for name, value in vars(theirs).items():
+    assert torch.equal(ours.particles.outputs(), theirs.particles.outputs())
+    for name, value in vars(replace(theirs, particles=None)).items():
         found = getattr(ours, name)
         same = torch.equal if isinstance(value, torch.Tensor) else operator.eq
-        assert same(found, value), name
+        assert name == "particles" or same(found, value), name
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 

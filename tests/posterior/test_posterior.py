@@ -122,8 +122,8 @@ def test_results_are_put_together_on_the_way(monkeypatch, limit, likelihood):
         joins.append(len(parts))
         return concatenate(parts)
 
-    monkeypatch.setattr("sbmc.posterior.posterior.concatenate", note)
-    monkeypatch.setattr("sbmc.posterior.posterior.JOIN_BYTES", limit)
+    monkeypatch.setattr("sbmc.posterior.streaming.concatenate", note)
+    monkeypatch.setattr("sbmc.posterior.streaming.JOIN_BYTES", limit)
     prediction = posterior.predict(INPUTS, batch_size=1)
     assert len(joins) > 2
     assert len(prediction) == EXAMPLES

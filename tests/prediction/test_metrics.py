@@ -10,7 +10,8 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from sbmc.checks import BadInput
 from sbmc.prediction import metrics
-from sbmc.prediction.prediction import Prediction, classification_prediction, regression_prediction
+from sbmc.prediction.combining import classification_prediction, regression_prediction
+from sbmc.prediction.prediction import Prediction
 
 
 @pytest.fixture(params=[2, 3, 8])
@@ -182,7 +183,8 @@ def test_regression_metrics():
     result = metrics.regression_metrics(prediction, [1.0, 2.0])
     assert result["rmse"] == pytest.approx(math.sqrt(0.5))
     log_terms = math.log(2 * math.pi * 1.5) + math.log(2 * math.pi * 0.5)
-    assert result["nll"] == pytest.approx((log_terms + 0 / 1.5 + 1 / 0.5) / 4)
+    assert result["nll.moments"] == pytest.approx((log_terms + 0 / 1.5 + 1 / 0.5) / 4)
+    assert set(result) == {"rmse", "nll.moments"}  # nothing is known of the mixture
 
 
 # Bad input.

@@ -8,13 +8,8 @@ import torch
 from scipy.stats import entropy as scipy_entropy
 
 from sbmc.checks import BadInput
-from sbmc.prediction.prediction import (
-    FEATURES,
-    Prediction,
-    classification_prediction,
-    concatenate,
-    regression_prediction,
-)
+from sbmc.prediction.combining import classification_prediction, regression_prediction
+from sbmc.prediction.prediction import FEATURES, Prediction, concatenate
 
 INF, NAN = math.inf, math.nan
 

@@ -164,9 +164,9 @@ def test_chunks_of_any_size_give_the_same(monkeypatch, room, kept):
     sizes = []
     add = sbmc.target.curvature._add_chunk
 
-    def watched(total, parts, theta, inputs):
+    def watched(total, parts, theta, inputs, weights):
         sizes.append(len(inputs))
-        return add(total, parts, theta, inputs)
+        return add(total, parts, theta, inputs, weights)
 
     monkeypatch.setattr(sbmc.target.curvature, "_add_chunk", watched)
     monkeypatch.setattr(sbmc.target.curvature, "CURVATURE_BYTES", room)
@@ -215,11 +215,11 @@ def test_planted_bugs_are_caught(monkeypatch, bug):
     model, space, target = make_target(perceptron)
     if bug == "equal chances":
 
-        def scores(likelihood, outputs):
-            logs = outputs.squeeze(1).log_softmax(-1)
+        def equal_chances(likelihood, outputs):
+            logs = outputs.log_softmax(-1)
             return logs, torch.full_like(logs, 0.25).detach()
 
-        monkeypatch.setattr(sbmc.target.curvature, "_scores", scores)
+        monkeypatch.setattr(Categorical, "fisher", equal_chances)
         found = diagonal_fisher(target.engine.parts(), space.flatten(model)).diagonal
     else:
         found = target(torch.zeros(1, space.dim).double()).gradient[0].square()
@@ -233,7 +233,7 @@ def test_a_likelihood_of_the_users_own_is_refused():
     assert has_information(Categorical())
     model, space, target = make_target(linear)
     parts = target.engine.parts()._replace(likelihood=own)
-    words = "`likelihood` must be categorical or Gaussian for a Fisher information, but got a func"
+    words = "`likelihood` must be one whose Fisher information is known, but got custom"
     with pytest.raises(BadInput, match=words):
         diagonal_fisher(parts, space.flatten(model))
 

@@ -161,7 +161,7 @@ class TestBuildTarget:
             ({"s": True}, "but got True."),
             ({"s": "0.1"}, "but got '0.1'."),
             ({"prior_variance": -1.0}, "`prior_variance` must be positive and finite, but got -1."),
-            ({"likelihood": "gaussian"}, "`likelihood` must be"),
+            ({"likelihood": "gausian"}, "`likelihood` must be"),
             ({"parameters": "nothing"}, "`parameters` must be a selection that matches a trainabl"),
             ({"path": "fast"}, "`path` must be"),
             ({"chunk_size": 0}, "`chunk_size` must be a positive integer, but got 0."),

@@ -338,7 +338,7 @@ def test_when_every_member_fails_an_error_says_so():
         ),
         ({"path": "vmpa"}, "`path` must be one of .*Did you mean 'vmap'"),
         ({"seed": -1}, "`seed` must be a non-negative integer"),
-        ({"likelihood": "poisson"}, "`likelihood` must be"),
+        ({"likelihood": "poison"}, "`likelihood` must be"),
         (
             {"train": (torch.zeros(4, 4), torch.tensor([0, 1, 2, 3]))},
             "`targets` must be class labels",

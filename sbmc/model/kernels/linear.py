@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sbmc.likelihoods import Categorical, Gaussian, Likelihood
+from sbmc.likelihoods import Categorical, Likelihood, known_variance
 from sbmc.model.chunks import Chunks
 from sbmc.model.kernels.native.plan import NotAChain
 from sbmc.model.parameters import ParameterSpace
@@ -92,11 +92,11 @@ class LinearKernel:
         inputs: Tensor,
     ) -> None:
         layer = find_linear(layers, space, inputs)
-        if not isinstance(likelihood, (Categorical, Gaussian)):
-            raise NotAChain("a likelihood of the user's")
+        self._noise = known_variance(likelihood)
+        if not isinstance(likelihood, Categorical) and self._noise is None:
+            raise NotAChain("a likelihood that the kernels do not have")
         if inputs.dtype not in (torch.float32, torch.float64):
             raise NotAChain(f"{inputs.dtype}")
-        self._likelihood = likelihood
         self._outputs, self._features = layer.outputs, layer.features
         end = layer.weight + layer.outputs * layer.features
         self._weight = slice(layer.weight, end)
@@ -168,8 +168,8 @@ class LinearKernel:
         """Put gradients in place of the outputs `(particles, outputs, rows)`; add up the rest."""
         if bias is not None:
             out += bias.unsqueeze(-1)
-        if isinstance(self._likelihood, Gaussian):
-            noise = self._likelihood.noise_variance
+        noise = self._noise
+        if noise is not None:
             out.sub_(targets.T).neg_()
             constant = out[0].numel() * math.log(2 * math.pi * noise)
             value -= 0.5 * (out.square().sum((1, 2), dtype=torch.float64) / noise + constant)

@@ -10,6 +10,7 @@
 #endif
 
 #include "layers.h"
+#include "densities.h"
 #include "sums.h"
 
 /* ---- apply: sums for the weights, LANES of them at a time --------------------------------------- */
@@ -77,12 +78,6 @@ static void apply_weights(const layer *l, int64_t batch, const float *in, const 
 
 /* ---- likelihoods of the first `count` of `slots` examples, and the outputs' gradient ------------ */
 
-INLINE double sum_of(lanes x) {
-    double sum = 0;
-    for (int i = 0; i < LANES; i++) sum += x[i];
-    return sum;
-}
-
 static double categorical(int64_t outputs, int64_t slots, const int32_t *label, int64_t count,
                           const float *out, float *slope) {
     lanes value = {0};
@@ -108,7 +103,7 @@ static double categorical(int64_t outputs, int64_t slots, const int32_t *label, 
             store(g, (lanes)(inside & (flags)(one - load(g) * over)));
         }
     }
-    return sum_of(value);
+    return sum_over(value);
 }
 
 static double gaussian(const chain *c, int64_t slots, const float *target, int64_t count,
@@ -122,7 +117,7 @@ static double gaussian(const chain *c, int64_t slots, const float *target, int64
         value -= 0.5f * c->precision * error * error;
         store(slope + at, c->precision * error);
     }
-    return sum_of(value);
+    return sum_over(value);
 }
 
 /* ---- the whole ---------------------------------------------------------------------------------- */
@@ -133,7 +128,7 @@ typedef struct {
     int64_t margins;       /* whether some layer, or the input, has zeros around it */
     const int32_t *offset; /* of each feature in the input of the first layer */
     const float *inputs;   /* (examples, features) */
-    const void *targets;   /* (examples) labels or (examples, outputs) */
+    const void *targets;   /* (examples) labels or (examples, targets) */
 } examples;
 
 /* Lay `count` examples side by side in `slots` of them. Slots that are left over repeat the last
@@ -156,9 +151,9 @@ static void gather(const chain *c, const examples *data, const int64_t *index, i
             if (c->likelihood == CATEGORICAL)
                 ((int32_t *)target)[e + i] = ((const int32_t *)data->targets)[chosen[i]];
             else
-                for (int64_t k = 0; k < c->outputs; k++)
+                for (int64_t k = 0; k < c->targets; k++)
                     target[k * slots + e + i] =
-                        ((const float *)data->targets)[chosen[i] * c->outputs + k];
+                        ((const float *)data->targets)[chosen[i] * c->targets + k];
     }
 }
 
@@ -195,9 +190,19 @@ void sbmc_batches(const chain *c, const examples *data, int64_t particles, int64
             all_forward(c, slots, own, input, acts);
             const float *out = acts + end->out * slots;
             float *slope = slopes + end->out * slots;
-            value[particle] += c->likelihood == CATEGORICAL
-                ? categorical(c->outputs, slots, (const int32_t *)target, count, out, slope)
-                : gaussian(c, slots, target, count, out, slope);
+            lanes tilt[MOST_NOISES];
+            if (c->likelihood == CATEGORICAL)
+                value[particle] +=
+                    categorical(c->outputs, slots, (const int32_t *)target, count, out, slope);
+            else if (c->likelihood == GAUSSIAN)
+                value[particle] += gaussian(c, slots, target, count, out, slope);
+            else if (c->likelihood == BERNOULLI)
+                value[particle] += bernoulli(c, slots, target, 0, count, out, slope);
+            else
+                value[particle] += noisy(c, slots, own, target, 0, count, out, slope, tilt);
+            if (c->noise >= 0)
+                for (int64_t i = 0; i < c->noises; i++)
+                    sums[c->noise + i] += (float)sum_over(tilt[i]);
             all_backward(c, slots, own, input, acts, slopes, sums);
         }
         for (int64_t i = 0; i < c->dim; i++) sums[i] *= factor[i];

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "layers.h"
+#include "densities.h"
 
 /* ---- apply: sums for the weights, `width` outputs times `depth` taps -------------------------- */
 
@@ -125,23 +126,31 @@ static double one_batch(const chain *c, int64_t batch, const float *theta, const
     const layer *end = c->layer + c->layers - 1;
     const float *out = acts + end->out * batch;
     float *slope = slopes ? slopes + end->out * batch : 0;
-    double value = c->likelihood == CATEGORICAL
-                       ? categorical(c->outputs, batch, (const int32_t *)target, first, last, out,
-                                     slope)
-                       : gaussian(c, batch, (const float *)target, first, last, out, slope);
+    double value = 0;
+    lanes tilt[MOST_NOISES];
+    if (c->likelihood == CATEGORICAL)
+        value = categorical(c->outputs, batch, (const int32_t *)target, first, last, out, slope);
+    else if (c->likelihood == GAUSSIAN)
+        value = gaussian(c, batch, (const float *)target, first, last, out, slope);
+    else if (c->likelihood == BERNOULLI)
+        value = bernoulli(c, batch, (const float *)target, first, last, out, slope);
+    else
+        value = noisy(c, batch, theta, (const float *)target, first, last, out, slope, tilt);
+    if (slopes && c->noise >= 0)
+        for (int64_t i = 0; i < c->noises; i++) ((lanes *)sums)[c->noise + i] += tilt[i];
     if (slopes) all_backward(c, batch, theta, input, acts, slopes, sums);
     return value;
 }
 
 /* Sums over the examples first <= i < last for each of `particles` vectors theta (particles, dim).
  *
- * input (batches, features, batch), target (batches, 1 or outputs, batch); acts and slopes have
+ * input (batches, features, batch), target (batches, targets, batch); acts and slopes have
  * room for (values, batch), acts all zeros; sums for (dim, LANES). Without slopes there are no
  * gradients. value (particles), gradient (particles, dim). */
 void sbmc_chain(const chain *c, int64_t particles, int64_t first, int64_t last, const float *theta,
                 const float *input, const void *target, float *acts, float *slopes, float *sums,
                 double *value, double *gradient) {
-    int64_t each = c->likelihood == CATEGORICAL ? c->batch : c->outputs * c->batch;
+    int64_t each = c->targets * c->batch;
     for (int64_t particle = 0; particle < particles; particle++) {
         const float *own = theta + particle * c->dim;
         value[particle] = 0;

@@ -20,12 +20,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbmc.likelihoods import Categorical, Gaussian, Likelihood
+from sbmc.likelihoods import Likelihood
 from sbmc.model.chunks import Chunks
 from sbmc.model.kernels.native.build import load
 from sbmc.model.kernels.native.chain_batches import ChainBatches
+from sbmc.model.kernels.native.densities import find_density
 from sbmc.model.kernels.native.library import library_of
-from sbmc.model.kernels.native.plan import APPLY, NotAChain, Step, find_offsets, find_steps
+from sbmc.model.kernels.native.plan import (
+    APPLY,
+    NoiseColumns,
+    NotAChain,
+    Step,
+    find_offsets,
+    find_steps,
+)
 from sbmc.model.parameters import ParameterSpace
 
 SOURCE = Path(__file__).with_name("chain.c")
@@ -56,8 +64,8 @@ class _Chain(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("layers", "batch", "features", "values", "outputs")),
-        *((name, ctypes.c_int64) for name in ("dim", "likelihood")),
-        ("precision", ctypes.c_float),
+        *((name, ctypes.c_int64) for name in ("dim", "likelihood", "targets", "noise", "noises")),
+        *((name, ctypes.c_float) for name in ("precision", "df")),
         ("layer", ctypes.c_void_p),
     )
 
@@ -66,7 +74,7 @@ class Prepared(NamedTuple):
     """Examples side by side; the first axis is the batch."""
 
     inputs: Tensor  # (batches, features, batch)
-    targets: Tensor  # (batches, 1 or outputs, batch)
+    targets: Tensor  # (batches, numbers of a target, batch)
 
 
 @dataclass
@@ -76,7 +84,7 @@ class ChainKernel:
     Args:
         layers: the modules by name, in the order in which they are called.
         space: the sampled parameters, which have to be all that the layers have.
-        likelihood: categorical or Gaussian.
+        likelihood: categorical, Gaussian, Student's t, Bernoulli, or that of several labels.
         inputs: a few examples.
 
     Raises:
@@ -92,8 +100,6 @@ class ChainKernel:
     def __post_init__(self) -> None:
         if self.inputs.device.type != "cpu" or self.inputs.dtype != torch.float32:
             raise NotAChain(f"{self.inputs.dtype} on {self.inputs.device}")
-        if not isinstance(self.likelihood, (Categorical, Gaussian)):
-            raise NotAChain("a likelihood of the user's")
         if self.space.dim > MOST_PARAMETERS:
             raise NotAChain(f"{self.space.dim} parameters are too many")
         self._steps = find_steps(self.layers, self.inputs)
@@ -115,13 +121,20 @@ class ChainKernel:
         for i, (before, step) in enumerate(pairwise(self._steps)):
             begins = (0 if i == 0 else starts[i] - sizes[0], starts[i + 1] - sizes[0])
             made.append(self._layer(before, step, offsets, begins))
+        self._outputs = self._steps[-1].shape[0]
+        last = self.layers[-1][1]
+        appended = last if isinstance(last, NoiseColumns) else None
+        self._noise = slice(0, 0)  # where the appended numbers are in a parameter vector
+        if appended is not None and appended.name in offsets:
+            begin = offsets.pop(appended.name)
+            self._noise = slice(begin, begin + appended.columns)
+        elif appended is not None:
+            raise NotAChain("noise that is not sampled")
         if len(offsets) != sum(len(list(s.module.parameters())) for s in self._steps if s.module):
             raise NotAChain("frozen parameters, or some outside the chain")
+        columns = self._noise.stop - self._noise.start
+        self.density = find_density(self.likelihood, self._outputs, columns)
         table = (_Layer * len(made))(*made)
-        gaussian = isinstance(self.likelihood, Gaussian)
-        noise = self.likelihood.noise_variance if isinstance(self.likelihood, Gaussian) else 1.0
-        self._outputs = self._steps[-1].shape[0]
-        self._constant = -0.5 * self._outputs * math.log(2 * math.pi * noise) if gaussian else 0.0
         self._chain = _Chain(
             len(made),
             self.batch,
@@ -129,8 +142,12 @@ class ChainKernel:
             self._values,
             self._outputs,
             self.space.dim,
-            int(gaussian),
-            1 / noise,
+            self.density.kind,
+            self.density.targets,
+            self._noise.start if columns else -1,
+            columns,
+            self.density.precision,
+            self.density.df,
             ctypes.addressof(table),
         )
         self._kept.append(table)
@@ -179,8 +196,8 @@ class ChainKernel:
     def prepared_bytes(self, examples: int) -> int:
         """Memory that the examples take side by side."""
         batches = -(-examples // self.batch)
-        targets = self._outputs if isinstance(self.likelihood, Gaussian) else 1
-        return 4 * batches * self.batch * (int(self._chain.features) + targets)
+        numbers = int(self._chain.features) + self.density.targets
+        return 4 * batches * self.batch * numbers
 
     def working_bytes(self, particles: int) -> int:
         """Memory that a call takes."""
@@ -189,8 +206,7 @@ class ChainKernel:
 
     def prepare(self, inputs: Tensor, targets: Tensor) -> Prepared:
         """Lay examples side by side, with zeros around images and after the last of them."""
-        kind = torch.float32 if isinstance(self.likelihood, Gaussian) else torch.int32
-        targets = targets.reshape(len(targets), -1).to(kind)
+        targets = targets.reshape(len(targets), -1).to(self.density.dtype)
         return Prepared(self.lay(inputs), self._side_by_side(targets))
 
     def lay(self, inputs: Tensor) -> Tensor:
@@ -221,7 +237,7 @@ class ChainKernel:
     @property
     def constant(self) -> float:
         """What the likelihood adds to each example's value, whatever the parameters are."""
-        return self._constant
+        return self.density.constant
 
     @property
     def largest(self) -> int:
@@ -254,7 +270,11 @@ class ChainKernel:
             batches,
             *(array.data_ptr() for array in arrays),
         )
-        return out.mT.flatten(1, 2)[:, :examples]
+        outputs = out.mT.flatten(1, 2)[:, :examples]
+        if self._noise.stop == 0:
+            return outputs
+        noise = theta[:, self._noise].unsqueeze(1)
+        return torch.cat([outputs, noise.expand(-1, examples, -1)], -1)
 
     def _side_by_side(self, tensor: Tensor) -> Tensor:
         full = F.pad(tensor, (0, 0, 0, -len(tensor) % self.batch))
@@ -292,7 +312,7 @@ class ChainKernel:
             end,
             *(0 if array is None else array.data_ptr() for array in arrays),
         )
-        return value + self._constant * (end - start), slope
+        return value + self.density.constant * (end - start), slope
 
 
 @cache

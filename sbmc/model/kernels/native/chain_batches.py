@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from sbmc.likelihoods import Gaussian
 from sbmc.model.kernels.native.build import load
 from sbmc.model.kernels.native.library import library_of
 from sbmc.model.kernels.native.scratch import Scratch
@@ -56,12 +55,11 @@ class ChainBatches:
     def __init__(self, chain: ChainKernel, inputs: Tensor, targets: Tensor) -> None:
         self._library = library_of(_load)
         self._chain = chain  # whose lists the C code reads
-        kind = torch.float32 if isinstance(chain.likelihood, Gaussian) else torch.int32
         steps = chain.steps
         self._arrays = (
             steps[0].offsets.flatten().to(torch.int32).contiguous(),
             inputs.flatten(1).contiguous(),
-            targets.reshape(len(targets), -1).to(kind).contiguous(),
+            targets.reshape(len(targets), -1).to(chain.density.dtype).contiguous(),
         )
         margins = any(step.margin != (0, 0) for step in steps)
         addresses = (array.data_ptr() for array in self._arrays)

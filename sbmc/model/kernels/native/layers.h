@@ -24,7 +24,7 @@
 
 enum { APPLY, MAX, MEAN, BEND };
 enum { RELU, TANH, SIGMOID, SILU, GELU, GELU_TANH, LEAKY, ELU, SOFTPLUS };
-enum { CATEGORICAL, GAUSSIAN };
+enum { CATEGORICAL, GAUSSIAN, NOISY, BERNOULLI };
 
 /* Numbers of values, or offsets; `in` and `out` are where the layer's arrays begin. */
 typedef struct {
@@ -37,7 +37,9 @@ typedef struct {
 
 typedef struct {
     int64_t layers, batch, features, values, outputs, dim, likelihood;
-    float precision;
+    int64_t targets;       /* numbers of an example's target */
+    int64_t noise, noises; /* where in theta the logarithms of noise are, or -1, and how many */
+    float precision, df;
     const layer *layer;
 } chain;
 

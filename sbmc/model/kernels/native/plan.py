@@ -16,6 +16,19 @@ RELU, TANH, SIGMOID, SILU, GELU, GELU_TANH, LEAKY, ELU, SOFTPLUS = range(9)
 PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
 
 
+class NoiseColumns(nn.Module):
+    """A last layer, known to kernels alone: it appends numbers that are learned to the outputs.
+
+    Args:
+        name: of the parameter.
+        columns: how many.
+    """
+
+    def __init__(self, name: str, columns: int) -> None:
+        super().__init__()
+        self.name, self.columns = name, columns
+
+
 class NotAChain(Exception):
     """The model has a part that the C code does not cover, and which."""
 
@@ -58,7 +71,7 @@ def find_steps(layers: Sequence[tuple[str, nn.Module]], inputs: Tensor) -> list[
     for name, module in layers:
         last = steps[-1]
         kind = type(module)
-        if kind in PASSING:
+        if kind in PASSING or kind is NoiseColumns:  # which is always the last
             continue
         if kind is nn.ReLU and last.kind != BEND:
             if last.module is None:

@@ -66,6 +66,19 @@ def test_as_many_particles_as_examples_are_not_mixed_up(likelihood, reference, t
     torch.testing.assert_close(values, torch.stack([reference(o, targets) for o in outputs]))
 
 
+@pytest.mark.parametrize(("likelihood", "reference", "targets"), CASES[:2])
+def test_the_distribution_has_the_log_likelihood_of_a_row(likelihood, reference, targets, outputs):
+    distribution = likelihood.distribution(outputs)
+    assert distribution.batch_shape == (PARTICLES, EXAMPLES)
+    assert distribution.event_shape == targets.shape[1:]
+    torch.testing.assert_close(distribution.log_prob(targets), reference(outputs, targets))
+
+
+def test_a_log_likelihood_alone_has_no_distribution(outputs):
+    with pytest.raises(BadInput, match=re.escape("sbmc.Likelihood.of(function) takes one")):
+        Custom(squares).distribution(outputs)
+
+
 def test_categorical_is_stable_for_huge_outputs():
     outputs = torch.tensor([[[1e4, 0.0], [-1e4, 0.0]]])
     assert Categorical().log_prob(outputs, torch.tensor([0, 0])).tolist() == [[0.0, -1e4]]
@@ -133,9 +146,9 @@ def test_gaussian_refusals(targets, outputs, words):
         Gaussian(noise_variance=1.0).check(torch.zeros(targets), torch.zeros(outputs))
 
 
-@pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, "1", True, None])
+@pytest.mark.parametrize("value", [0, -1.0, math.inf, math.nan, "1", True])
 def test_noise_variance_is_positive_and_finite(value):
-    words = f"`noise_variance` must be positive and finite, but got {value!r}."
+    words = f"`noise_variance` must be positive and finite, or None to learn it, but got {value!r}."
     with pytest.raises(BadInput, match=re.escape(words)):
         Gaussian(noise_variance=value)
 
@@ -164,6 +177,22 @@ def test_custom_refusals(function, words):
         Custom(function).check(torch.zeros(5), torch.zeros(2, 3))
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (2, 3, 4)])
+def test_outputs_that_are_no_logits_of_classes_are_refused_at_once(shape):
+    own = Custom(lambda outputs, targets: outputs.flatten(1).sum(-1), classification=True)
+    words = (
+        f"`classification` must be False unless .*, but got True for outputs of shape \\({shape[0]}"
+    )
+    with pytest.raises(BadInput, match=words):
+        own.check(torch.zeros(5), torch.zeros(shape))
+
+
+def test_a_log_likelihood_says_that_it_does_not_tell_the_noise(caplog):
+    with caplog.at_level("INFO", logger="sbmc"):
+        Custom(squares).check(torch.zeros(5, 3), torch.zeros(2, 3))
+    assert "does not tell the noise" in caplog.text
+
+
 def test_custom_leaves_the_targets_alone():
     targets = torch.randn(5, 3)
     assert Custom(squares).check(targets, torch.zeros(2, 3)) is targets
@@ -182,9 +211,9 @@ def test_the_forms_that_a_likelihood_is_given_in():
     ("spec", "words"),
     [
         ("categoricl", "but got 'categoricl'. Did you mean 'categorical'?"),
-        ("gauss", "`likelihood` must be 'categorical', sbmc.Gaussian(noise_variance=...) or a c"),
+        ("gauss", "`likelihood` must be one of 'categorical', 'bernoulli', "),
         (3, "or a callable, but got int."),
-        (Gaussian, "or a callable, but got type."),
+        (Gaussian, "or a callable, but got the class Gaussian."),
     ],
 )
 def test_unknown_likelihoods(spec, words):

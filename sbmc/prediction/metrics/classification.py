@@ -1,20 +1,21 @@
-"""How good a prediction is: accuracy, NLL, Brier score, calibration, entropies, standard errors.
+"""How good predictions of classes are: accuracy, NLL, Brier score, calibration, entropies.
 
-Probabilities and labels may be tensors, arrays or lists. Results are plain floats, computed in
-float64. Values that are not probabilities are refused, and never taken for logits.
+A prediction may be given, or its probabilities as a tensor, an array or a list. Results are plain
+floats, computed in float64. Values that are not probabilities are refused, and never taken for
+logits. Where examples have several labels, a prediction counts all of them alike.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from sbmc.checks import require
-from sbmc.prediction.prediction import Prediction, RegressionPrediction
+from sbmc.prediction.prediction import Prediction
+from sbmc.prediction.regression import RegressionPrediction
 
 _KINDS = ("total", "aleatoric", "epistemic")
 # Examples whose differences from the labels are held at a time.
@@ -27,7 +28,7 @@ def accuracy(probs: Any, labels: Any) -> float:
     """Fraction of examples whose most probable class is the label.
 
     Args:
-        probs: `(examples, classes)`.
+        probs: `(examples, classes)`, or a prediction.
         labels: `(examples,)` integers from 0.
 
     Returns:
@@ -47,15 +48,18 @@ def accuracy(probs: Any, labels: Any) -> float:
 def nll(probs: Any, labels: Any) -> float:
     """Mean negative log probability of the label, in nats: −1/n Σ log p(y_n|x_n).
 
+    For a prediction of numbers it is that of the mixture's density. (`gaussian_nll` is that of a
+    Gaussian with the same mean and variance.)
+
     A probability of exactly zero counts as the smallest normal float64, which costs 708 nats: one
     impossible label is then unmistakable, and yet does not make all runs look alike.
 
     Args:
-        probs: `(examples, classes)`.
-        labels: `(examples,)` integers from 0.
+        probs: `(examples, classes)`, or a prediction of classes or numbers.
+        labels: `(examples,)` integers from 0; for numbers, the targets.
 
     Returns:
-        The mean; 0 is perfect.
+        The mean; for classes, 0 is perfect.
 
     Raises:
         BadInput: as for `accuracy`.
@@ -64,6 +68,8 @@ def nll(probs: Any, labels: Any) -> float:
         >>> round(nll([[0.5, 0.5], [0.25, 0.75]], [0, 1]), 4)
         0.4904
     """
+    if isinstance(probs, RegressionPrediction):
+        return -probs.log_prob(labels).mean().item()
     probs, labels = _checked(probs, labels)
     label_probs = probs.gather(1, labels.unsqueeze(1)).clamp(min=torch.finfo(torch.float64).tiny)
     return -label_probs.log().mean().item()
@@ -76,7 +82,7 @@ def brier(probs: Any, labels: Any) -> float:
     scikit-learn's `brier_score_loss` gives by default and what the paper has for IMDb.
 
     Args:
-        probs: `(examples, classes)`.
+        probs: `(examples, classes)`, or a prediction.
         labels: `(examples,)` integers from 0.
 
     Returns:
@@ -105,7 +111,7 @@ def ece(probs: Any, labels: Any, bins: int = 15) -> float:
     upper edge (Guo et al., 2017).
 
     Args:
-        probs: `(examples, classes)`.
+        probs: `(examples, classes)`, or a prediction.
         labels: `(examples,)` integers from 0.
         bins: how many bins.
 
@@ -128,49 +134,6 @@ def ece(probs: Any, labels: Any, bins: int = 15) -> float:
     index = torch.bucketize(confidence, inner_edges)
     per_bin = torch.zeros(bins, dtype=torch.float64).index_add(0, index, gap)
     return (per_bin.abs().sum() / len(labels)).item()
-
-
-def standard_error(values: Sequence[float] | Tensor) -> float:
-    """Standard error of the mean over R runs, with the paper's divisor.
-
-        sqrt(1/R Σ_r (x_r − x̄)²) / sqrt(R)
-
-    The unbiased divisor, R − 1, would give more by sqrt(R / (R − 1)): 12 % for five runs. The
-    paper's divisor is used so that numbers can be compared with those of the paper.
-
-    Args:
-        values: one number per run.
-
-    Returns:
-        The standard error. It is 0 for a single run, where it means nothing: do not print it.
-
-    Raises:
-        BadInput: if there are no values.
-
-    Example:
-        >>> standard_error([1.0, 3.0]) == 1 / math.sqrt(2)
-        True
-    """
-    return mean_and_error(values)[1]
-
-
-def mean_and_error(values: Sequence[float] | Tensor) -> tuple[float, float]:
-    """Mean over runs, and its standard error as in `standard_error`.
-
-    Args:
-        values: one number per run.
-
-    Returns:
-        `(mean, standard error)`.
-
-    Raises:
-        BadInput: if there are no values.
-    """
-    runs = torch.as_tensor(values, dtype=torch.float64).flatten()
-    require(len(runs) > 0, "values", "at least one number", values)
-    mean = runs.mean()
-    error = (runs - mean).square().mean().sqrt() / math.sqrt(len(runs))
-    return mean.item(), error.item()
 
 
 def classification_metrics(prediction: Prediction, labels: Any) -> dict[str, float]:
@@ -234,85 +197,13 @@ def ood_metrics(predictions: Mapping[str, Prediction]) -> dict[str, float]:
     return metrics
 
 
-def rmse(mean: Any, targets: Any) -> float:
-    """Root of the mean squared error, over all examples and outputs.
-
-    Args:
-        mean: `(examples,)` or `(examples, outputs)`.
-        targets: the same shape.
-
-    Returns:
-        The error, in the units of the targets.
-
-    Raises:
-        BadInput: if the shapes differ (they are never broadcast) or there is no example.
-
-    Example:
-        >>> rmse([1.0, 2.0], [1.0, 4.0]) == math.sqrt(2)
-        True
-    """
-    mean, targets = _same_shape(mean, targets)
-    return (mean - targets).square().mean().sqrt().item()
-
-
-def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
-    """Mean negative log density of the targets under N(mean, variance), in nats.
-
-        1/n Σ ½ log(2π variance) + (target − mean)² / (2 variance)
-
-    Args:
-        mean: `(examples,)` or `(examples, outputs)`.
-        variance: the same shape, positive.
-        targets: the same shape.
-
-    Returns:
-        The mean, over all examples and outputs.
-
-    Raises:
-        BadInput: if the shapes differ, there is no example, or a variance is not positive.
-
-    Example:
-        >>> round(gaussian_nll([0.0], [1.0], [0.0]), 4)
-        0.9189
-    """
-    mean, targets = _same_shape(mean, targets)
-    variance = _float64(variance)
-    rule = f"of the shape of the targets, {tuple(targets.shape)}"
-    require(variance.shape == targets.shape, "variance", rule, tuple(variance.shape))
-    smallest = variance.min().item()
-    require(smallest > 0, "variance", "positive", smallest)
-    terms = (2 * math.pi * variance).log() + (targets - mean).square() / variance
-    return 0.5 * terms.mean().item()
-
-
-def regression_metrics(prediction: RegressionPrediction, targets: Any) -> dict[str, float]:
-    """Measure a regression prediction: `rmse`, and `nll` in nats.
-
-    The NLL is that of the Gaussian with the mixture's mean and total variance. It is exact for one
-    particle and an approximation of the mixture's own for several.
-
-    Args:
-        prediction: for the examples of `targets`.
-        targets: the shape of `prediction.mean`.
-
-    Returns:
-        `{"rmse": ..., "nll": ...}`.
-
-    Raises:
-        BadInput: as for `gaussian_nll`.
-    """
-    return {
-        "rmse": rmse(prediction.mean, targets),
-        "nll": gaussian_nll(prediction.mean, prediction.total, targets),
-    }
-
-
-def _float64(values: Any) -> Tensor:
-    return torch.as_tensor(values).detach().cpu().double()
-
-
 def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    probs, labels = _float64(probs), torch.as_tensor(labels).detach().cpu()
+    labels = torch.as_tensor(labels).detach().cpu()
+    if isinstance(probs, Prediction):
+        probs = probs.probs
+        if labels.shape == probs.shape[:-1]:  # or the shapes are refused below
+            probs, labels = probs.flatten(0, -2), labels.flatten()
+    probs = torch.as_tensor(probs).detach().cpu().double()
     shape = tuple(probs.shape)
     require(probs.ndim == 2 and probs.numel() > 0, "probs", "of shape (examples, classes)", shape)
     rule = f"of shape (examples,), here ({shape[0]},)"
@@ -332,11 +223,3 @@ def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
     worst = sums[(sums - 1).abs().argmax()].item()
     require(abs(worst - 1) <= _SUM_WITHIN, "probs", "of sum 1 in each row", worst)
     return probs, labels
-
-
-def _same_shape(mean: Any, targets: Any) -> tuple[Tensor, Tensor]:
-    mean, targets = _float64(mean), _float64(targets)
-    require(mean.numel() > 0, "mean", "of at least one example", tuple(mean.shape))
-    rule = f"of the shape of the mean, {tuple(mean.shape)}"
-    require(targets.shape == mean.shape, "targets", rule, tuple(targets.shape))
-    return mean, targets

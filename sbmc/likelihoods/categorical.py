@@ -1,0 +1,76 @@
+"""Class labels: one of K classes for each row, from K outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Categorical as CategoricalDistribution
+
+from sbmc.checks import Phrase, require
+from sbmc.likelihoods.likelihood import FisherParts, Kind, Likelihood
+
+
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    """Class labels: log softmax(outputs)[label]."""
+
+    kind: ClassVar[Kind] = "classes"
+    name: ClassVar[str] = "categorical"
+    has_fisher: ClassVar[bool] = True
+
+    def log_prob(self, outputs: Tensor, targets: Tensor, *, stacked: bool = False) -> Tensor:
+        """Log probability of each label."""
+        labels = targets.expand(outputs.shape[:-1])
+        if outputs.stride(-1) == 1:
+            return outputs.log_softmax(-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        # Examples lie closer together than classes: over few classes this way is many times faster.
+        return outputs.mT.log_softmax(-2).gather(-2, labels.unsqueeze(-2)).squeeze(-2)
+
+    def check(self, targets: Tensor, outputs: Tensor) -> Tensor:
+        """Integer labels in 0 .. K-1 for a model with K outputs."""
+        require_integers(targets)
+        require(targets.ndim == 1, "targets", "of shape (examples,)", tuple(targets.shape))
+        require(
+            outputs.ndim == 2 and outputs.shape[-1] >= 2,
+            "model",
+            "a network with outputs (examples, classes) and two or more classes",
+            Phrase(f"outputs of shape {tuple(outputs.shape)}"),
+        )
+        labels = targets.long()
+        require_labels(labels, outputs.shape[-1])
+        return labels
+
+    def distribution(self, outputs: Tensor) -> CategoricalDistribution:
+        """Probabilities softmax(outputs)."""
+        return CategoricalDistribution(logits=outputs, validate_args=False)
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """The outputs themselves."""
+        return outputs
+
+    def fisher(self, outputs: Tensor) -> FisherParts:
+        """Log probabilities, each with its probability: Σ_c p_c (∂ log p_c/∂θ)²."""
+        logs = outputs.log_softmax(-1)
+        return FisherParts(logs, logs.detach().exp())
+
+
+def is_integer(dtype: torch.dtype) -> bool:
+    """Whether a dtype is one of integers; that of truth values is not."""
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
+
+
+def require_integers(targets: Tensor) -> None:
+    """Refuse labels that are not integers."""
+    kind = Phrase(f"dtype {targets.dtype}")
+    require(is_integer(targets.dtype), "targets", "integer class labels", kind)
+
+
+def require_labels(labels: Tensor, classes: int) -> None:
+    """Refuse labels outside 0 .. K-1."""
+    low, high = int(labels.min()), int(labels.max())
+    require(low >= 0, "targets", "class labels of at least 0", low)
+    rule = f"class labels below the model's {classes} outputs"
+    require(high < classes, "targets", rule, Phrase(f"label {high}"))

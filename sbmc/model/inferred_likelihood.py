@@ -1,0 +1,44 @@
+"""The likelihood of a model's outputs, where none was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from sbmc.likelihoods import as_likelihood, infer_likelihood
+from sbmc.likelihoods.choice import Inferred
+from sbmc.log import logger
+from sbmc.model.data import Examples, rows
+from sbmc.model.functional import call_model, evaluation_copy
+from sbmc.model.parameters import ParameterSpace
+
+
+def resolve_likelihood(likelihood: Any, model: nn.Module, examples: Examples) -> Inferred:
+    """The likelihood that was given, or the one that targets and outputs suggest.
+
+    Args:
+        likelihood: as for `fit`; None to infer it.
+        model: the network, in the dtype and on the device of the data.
+        examples: the data.
+
+    Returns:
+        The likelihood, and why it was taken; the reason is empty if it was given.
+
+    Raises:
+        BadInput: it is none, or targets and outputs do not decide.
+
+    Example:
+        >>> data = Examples(torch.zeros(4, 2), torch.tensor([0, 1, 1, 2]))
+        >>> resolve_likelihood(None, nn.Linear(2, 3), data).likelihood
+        Categorical()
+    """
+    if likelihood is not None:
+        return Inferred(as_likelihood(likelihood), "")
+    module = evaluation_copy(model, ParameterSpace((), ()))
+    with torch.no_grad():
+        outputs = call_model(module, {}, rows(examples.inputs, 0, 2))
+    inferred = infer_likelihood(examples.targets, outputs)
+    logger.info("likelihood: %s", inferred.explanation)
+    return inferred

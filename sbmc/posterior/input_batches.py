@@ -1,0 +1,96 @@
+"""Inputs of a posterior in checked batches, and the particles that they go through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from sbmc.checks import is_whole, require
+from sbmc.model.data import (
+    Inputs,
+    as_inputs,
+    batch_inputs,
+    check_inputs,
+    count,
+    rows,
+    tree_map,
+)
+from sbmc.model.threads import threads_for
+from sbmc.target.memory_needs import multiplications
+
+if TYPE_CHECKING:
+    from sbmc.posterior.posterior import Posterior
+
+
+class WeightedParticles(NamedTuple):
+    """The particles of positive weight. Positions may be in a mapped file, and are not copied.
+
+    Attributes:
+        positions: of all particles, `(particles, dim)`.
+        weights: of those that have one, `(chosen,)`.
+        chosen: their indices among all particles, `(chosen,)`; None if all have a weight.
+    """
+
+    positions: Tensor
+    weights: Tensor
+    chosen: Tensor | None
+
+
+def weighted_particles(posterior: Posterior) -> WeightedParticles:
+    """The particles of a posterior that have a positive weight."""
+    positions, weights = posterior.positions.flatten(0, 1), posterior.weights.flatten()
+    weighted = weights > 0
+    if bool(weighted.all()):
+        return WeightedParticles(positions, weights, None)
+    chosen = weighted.nonzero()[:, 0].to(positions.device)
+    return WeightedParticles(positions, weights[weighted], chosen)
+
+
+def input_batches(
+    posterior: Posterior, inputs: Any, size: int | None
+) -> tuple[int, Iterator[Inputs]]:
+    """The number of examples (0 if unknown), and the inputs in checked batches.
+
+    Args:
+        posterior: what predicts.
+        inputs: as for `Posterior.predict`.
+        size: examples per batch; by rule if None.
+
+    Raises:
+        BadInput: a size that is no positive integer, or bad inputs.
+    """
+    good = size is None or (is_whole(size) and size > 0)
+    require(good, "batch_size", "a positive integer", size)
+    dtype = posterior.dtype
+
+    def ready(batch: Inputs) -> Inputs:
+        check_inputs(batch, "inputs")
+        return tree_map(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
+
+    if isinstance(inputs, DataLoader):
+        sized = hasattr(inputs.dataset, "__len__")
+        total = len(inputs.dataset) if sized else 0  # type: ignore[arg-type]
+        return total, (ready(batch_inputs(batch)) for batch in inputs)
+    everything = ready(as_inputs(inputs))
+    step = int(size or posterior._predictor_for(everything)[0].batch)
+    starts = range(0, count(everything), step)
+    return count(everything), (rows(everything, start, start + step) for start in starts)
+
+
+def use_threads(
+    posterior: Posterior, inputs: Any, rows_together: int
+) -> AbstractContextManager[None]:
+    """Use one thread for small computations; see `sbmc.model.threads`."""
+    if not isinstance(inputs, Tensor):  # the size of an example is not known
+        return nullcontext()
+    weights = posterior.positions.numel()
+    return threads_for(multiplications(inputs, rows_together, weights), weights, apart=False)
+
+
+def moved(batch: Inputs, theta: Tensor) -> Inputs:
+    """The inputs on the device of the positions."""
+    return tree_map(lambda t: t.to(theta.device), batch)

@@ -1,0 +1,77 @@
+"""How good predictions of several labels for each example are; most of it by scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from sbmc.checks import Phrase, require
+from sbmc.prediction.metrics.classification import ece
+from sbmc.prediction.prediction import Prediction
+
+
+def multilabel_metrics(probs: Any, labels: Any, threshold: float = 0.5) -> dict[str, float]:
+    """Measure predictions of labels that are each on or off.
+
+    Args:
+        probs: `(examples, labels)` probabilities of being on, or a prediction of `MultiLabel`.
+        labels: `(examples, labels)` zeros and ones.
+        threshold: a label is taken as on from this probability.
+
+    Returns:
+        `label_accuracy`: the share of labels that are right (1 − the Hamming loss);
+        `subset_accuracy`: of examples of which all labels are; `f1.micro` and `f1.macro`; `nll`,
+        `brier` and `ece`, means over single labels; `average_precision` and `auroc`, means over
+        labels that are on in some examples and off in others, absent if there is none.
+
+    Raises:
+        BadInput: shapes differ, or values are no probabilities or no labels.
+
+    Example:
+        >>> found = multilabel_metrics([[0.9, 0.2], [0.6, 0.8]], [[1, 0], [0, 1]])
+        >>> found["label_accuracy"], found["subset_accuracy"], found["auroc"]
+        (0.75, 0.5, 1.0)
+    """
+    from sklearn import metrics
+
+    on, truth = _checked(probs, labels)
+    chosen = on >= threshold
+    both = np.stack([1 - on.ravel(), on.ravel()], axis=1)
+    chance = np.where(truth, on, 1 - on).clip(np.finfo(np.float64).tiny)
+    found = {
+        "label_accuracy": float((chosen == truth).mean()),
+        "subset_accuracy": float((chosen == truth).all(axis=1).mean()),
+        "f1.micro": metrics.f1_score(truth, chosen, average="micro", zero_division=0.0),
+        "f1.macro": metrics.f1_score(truth, chosen, average="macro", zero_division=0.0),
+        "nll": float(-np.log(chance).mean()),
+        "brier": float(np.square(on - truth).mean()),
+        "ece": ece(both, truth.ravel().astype(int)),
+    }
+    varied = truth.any(axis=0) & ~truth.all(axis=0)
+    if varied.any():
+        columns = truth[:, varied], on[:, varied]
+        found["average_precision"] = metrics.average_precision_score(*columns, average="macro")
+        found["auroc"] = metrics.roc_auc_score(*columns, average="macro")
+    return {name: float(value) for name, value in found.items()}
+
+
+def _checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(probs, Prediction):
+        shape = tuple(probs.probs.shape)
+        rule = "of labels that are on or off, with probabilities (examples, labels, 2)"
+        got = Phrase(f"probabilities of shape {shape}")
+        require(len(shape) == 3 and shape[2] == 2, "prediction", rule, got)
+        probs = probs.probs[..., 1]
+    on = torch.as_tensor(probs).detach().cpu().double().numpy()
+    truth = torch.as_tensor(labels).detach().cpu().numpy()
+    rule = "of shape (examples, labels)"
+    require(on.ndim == 2 and on.size > 0, "probs", rule, on.shape)
+    require(
+        truth.shape == on.shape, "labels", f"of the shape of the probs, {on.shape}", truth.shape
+    )
+    outside = on[~((on >= 0) & (on <= 1))]
+    require(len(outside) == 0, "probs", "from 0 to 1", outside[:1])
+    require(bool(np.isin(truth, (0, 1)).all()), "labels", "zeros and ones", Phrase("others"))
+    return on, truth.astype(bool)

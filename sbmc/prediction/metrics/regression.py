@@ -1,0 +1,237 @@
+"""How good predictions of numbers and counts are: errors, densities, CRPS, intervals, PIT.
+
+A prediction may be given, or plain tensors, arrays or lists. Results are computed in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sbmc.checks import Phrase, require
+from sbmc.prediction.base import BasePrediction, Interval, as_targets
+from sbmc.prediction.crps import sampled_crps
+from sbmc.prediction.regression import RegressionPrediction
+from sbmc.randomness import Stream, generator
+
+
+def rmse(mean: Any, targets: Any) -> float:
+    """Root of the mean squared error, over all examples and outputs.
+
+    Args:
+        mean: `(examples,)` or `(examples, outputs)`; or a prediction.
+        targets: the same shape; one output may come without its axis if it is a prediction.
+
+    Returns:
+        The error, in the units of the targets.
+
+    Raises:
+        BadInput: if the shapes differ (they are never broadcast) or there is no example.
+
+    Example:
+        >>> rmse([1.0, 2.0], [1.0, 4.0]) == math.sqrt(2)
+        True
+    """
+    if isinstance(mean, RegressionPrediction):
+        mean, targets = mean.mean, as_targets(targets, mean.mean)
+    mean, targets = _same_shape(mean, targets)
+    return (mean - targets).square().mean().sqrt().item()
+
+
+def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
+    """Mean negative log density of the targets under N(mean, variance), in nats.
+
+        1/n Σ ½ log(2π variance) + (target − mean)² / (2 variance)
+
+    Args:
+        mean: `(examples,)` or `(examples, outputs)`.
+        variance: the same shape, positive.
+        targets: the same shape.
+
+    Returns:
+        The mean, over all examples and outputs.
+
+    Raises:
+        BadInput: if the shapes differ, there is no example, or a variance is not positive.
+
+    Example:
+        >>> round(gaussian_nll([0.0], [1.0], [0.0]), 4)
+        0.9189
+    """
+    mean, targets = _same_shape(mean, targets)
+    variance = _float64(variance)
+    rule = f"of the shape of the targets, {tuple(targets.shape)}"
+    require(variance.shape == targets.shape, "variance", rule, tuple(variance.shape))
+    smallest = variance.min().item()
+    require(smallest > 0, "variance", "positive", smallest)
+    terms = (2 * math.pi * variance).log() + (targets - mean).square() / variance
+    return 0.5 * terms.mean().item()
+
+
+def crps(prediction: Any, targets: Any) -> float:
+    """Mean continuous ranked probability score, in the unit of the targets; 0 is perfect.
+
+    Args:
+        prediction: of numbers or counts, or of classes, for which it is half the Brier score; or
+            draws `(draws, *shape of the targets)` from any predictive distribution, two or more.
+        targets: `(examples,)` or `(examples, outputs)`.
+
+    Returns:
+        The mean over all examples and outputs. That of draws is an unbiased estimate.
+
+    Raises:
+        BadInput: shapes do not fit, or the prediction does not know its particles.
+
+    Example:
+        >>> crps([[0.0], [2.0], [4.0]], [2.0])  # with so few draws, an estimate may be negative
+        0.0
+    """
+    if isinstance(prediction, BasePrediction):
+        return prediction.crps(targets).mean().item()
+    draws, values = _draws(prediction, targets)
+    return sampled_crps(draws, values).mean().item()
+
+
+def interval_coverage(prediction: Any, targets: Any, level: float = 0.9) -> float:
+    """The share of targets inside their intervals, over all examples and outputs.
+
+    Args:
+        prediction: a prediction, whose interval of this level is taken; or `(lower, upper)`, each
+            in the shape of the targets.
+        targets: `(examples,)` or `(examples, outputs)`.
+        level: of the interval of a prediction.
+
+    Returns:
+        A fraction; near `level` if the prediction is calibrated.
+
+    Raises:
+        BadInput: shapes do not fit.
+
+    Example:
+        >>> interval_coverage(([0.0, 0.0], [1.0, 1.0]), [0.5, 2.0])
+        0.5
+    """
+    return _interval(prediction, level).covers(targets).double().mean().item()
+
+
+def interval_width(prediction: Any, level: float = 0.9) -> float:
+    """The mean width of intervals, in the unit of the targets.
+
+    Args:
+        prediction: as for `interval_coverage`.
+        level: of the interval of a prediction.
+
+    Returns:
+        The mean over all examples and outputs. Only intervals that cover enough are the better for
+        being narrow.
+
+    Example:
+        >>> interval_width(([0.0, 0.0], [1.0, 3.0]))
+        2.0
+    """
+    return _interval(prediction, level).width.mean().item()
+
+
+def pit(prediction: Any, targets: Any, *, seed: int = 0) -> Tensor:
+    """The probability integral transform of the targets, F(y): uniform if F is right.
+
+    Values that gather in the middle mean a distribution that is too wide; at both ends, one that is
+    too narrow. For counts it is randomised between F(y − 1) and F(y), and for draws over the ranks
+    that a target can have among them, since only so can it be uniform.
+
+    Args:
+        prediction: of numbers or counts; or draws as for `crps`.
+        targets: `(examples,)` or `(examples, outputs)`.
+        seed: of the randomisation.
+
+    Returns:
+        Values from 0 to 1, in the shape of the targets.
+
+    Raises:
+        BadInput: shapes do not fit, or the prediction does not know its particles.
+
+    Example:
+        >>> pit([[0.0], [1.0], [2.0]], [1.5]).item() > 0.5
+        True
+    """
+    rng = generator(seed, Stream.PREDICTIONS)
+    if isinstance(prediction, RegressionPrediction):
+        upper = prediction.cdf(targets).cpu()
+        particles = prediction.particles
+        if particles is None or particles.likelihood.kind != "counts":
+            return upper
+        lower = prediction.cdf(as_targets(targets, prediction.mean) - 1).cpu()
+    else:
+        draws, values = _draws(prediction, targets)
+        lower = (draws < values).double().sum(0) / (len(draws) + 1)
+        upper = ((draws <= values).double().sum(0) + 1) / (len(draws) + 1)
+    return lower + (upper - lower) * torch.rand(upper.shape, generator=rng, dtype=torch.float64)
+
+
+def regression_metrics(
+    prediction: RegressionPrediction, targets: Any, level: float = 0.9
+) -> dict[str, float]:
+    """Measure a prediction of numbers or counts.
+
+    Args:
+        prediction: for the examples of `targets`.
+        targets: the shape of `prediction.mean`, or `(examples,)` where there is one output.
+        level: of the intervals.
+
+    Returns:
+        `rmse`, and `nll.moments`, the NLL of the Gaussian with the mixture's mean and variance,
+        which is exact for one particle with Gaussian noise. If the prediction knows its particles,
+        also those of the mixture itself: `nll`, `crps`, and `coverage` and `width` of intervals.
+
+    Raises:
+        BadInput: as for `gaussian_nll`.
+    """
+    targets = as_targets(targets, prediction.mean)
+    metrics = {
+        "rmse": rmse(prediction, targets),
+        "nll.moments": gaussian_nll(prediction.mean, prediction.variance, targets),
+    }
+    if prediction.particles is not None and prediction.particles.has_distribution:
+        interval = prediction.interval(level)
+        metrics["nll"] = -prediction.log_prob(targets).mean().item()
+        metrics["crps"] = crps(prediction, targets)
+        metrics["coverage"] = interval_coverage(interval, targets)
+        metrics["width"] = interval_width(interval)
+    return metrics
+
+
+def _interval(prediction: Any, level: float) -> Interval:
+    if isinstance(prediction, BasePrediction):
+        return prediction.interval(level)
+    rule = "a prediction, or (lower, upper)"
+    pair = isinstance(prediction, Sequence) and len(prediction) == 2
+    require(pair, "prediction", rule, Phrase(type(prediction).__name__))
+    lower, upper = _same_shape(prediction[0], prediction[1], ("lower", "upper"))
+    require(bool((lower <= upper).all()), "upper", "at least `lower`", Phrase("less somewhere"))
+    return Interval(lower, upper)
+
+
+def _draws(draws: Any, targets: Any) -> tuple[Tensor, Tensor]:
+    drawn, values = _float64(draws), _float64(targets)
+    rule = f"a prediction, or two or more draws of shape (draws, {str(tuple(values.shape))[1:]}"
+    good = drawn.ndim > 0 and len(drawn) >= 2 and drawn.shape[1:] == values.shape
+    require(good and values.numel() > 0, "prediction", rule, tuple(drawn.shape))
+    return drawn, values
+
+
+def _float64(values: Any) -> Tensor:
+    return torch.as_tensor(values).detach().cpu().double()
+
+
+def _same_shape(
+    first: Any, second: Any, names: tuple[str, str] = ("mean", "targets")
+) -> tuple[Tensor, Tensor]:
+    first, second = _float64(first), _float64(second)
+    require(first.numel() > 0, names[0], "of at least one example", tuple(first.shape))
+    rule = f"of the shape of the {names[0]}, {tuple(first.shape)}"
+    require(second.shape == first.shape, names[1], rule, tuple(second.shape))
+    return first, second
