@@ -67,6 +67,7 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
         BadInput: a likelihood whose expectation is not known.
 
     Example:
+        >>> from sbmc.likelihoods import Gaussian
         >>> from sbmc.model.data import Examples
         >>> from sbmc.model.forward import build_forward
         >>> from sbmc.model.parameters import select_parameters

@@ -227,3 +227,30 @@ def test_selected_parameters_are_sampled_with_the_noise():
     posterior = sbmc.fit(net, (torch.randn(9, 2), torch.randn(9)), parameters="last", s=0)
     assert posterior.space.names == ("2.weight", "2.bias", NOISE)
     assert select_parameters(net, "last").names == ("2.weight", "2.bias")
+
+
+@pytest.mark.filterwarnings("ignore:The posterior is not ok")
+def test_another_process_samples_the_same_noise():
+    options = {"s": 0.1, "sampler": sbmc.HMC(steps=4), "particles": 2, "progress": False}
+    here = sbmc.fit(make_net(), make_data(), **options)
+    compute = sbmc.Compute(executor=sbmc.Processes(workers=1))
+    there = sbmc.fit(make_net(), make_data(), compute=compute, **options)
+    torch.testing.assert_close(there.positions, here.positions, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:The posterior is not ok")
+@pytest.mark.parametrize(
+    "prior", [sbmc.Prior(covariance="laplace"), sbmc.Prior(posterior_temperature=0.25)]
+)
+def test_other_priors_leave_the_noise_its_own(prior):
+    sampler = sbmc.HMC(steps=2)
+    posterior = sbmc.fit(make_net(), make_data(), s=0.1, prior=prior, sampler=sampler, particles=2)
+    mean, deviation = noise_prior(make_data()[1])
+    factor = math.sqrt(prior.posterior_temperature)
+    torch.testing.assert_close(posterior.priors[0].scale[-1], factor * deviation)
+    torch.testing.assert_close(posterior.priors[0].mean[-1], mean)
+
+
+def test_a_split_likelihood_refuses_noise_that_is_learned():
+    with pytest.raises(BadInput, match="`split` must be left out for noise that is learned"):
+        sbmc.fit(make_net(), make_data(), prior=sbmc.Prior(split=0.5))
