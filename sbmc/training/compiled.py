@@ -68,6 +68,8 @@ class CompiledTraining:
         """
         total = torch.zeros(len(theta), dtype=torch.float64)
         precision = precision.expand(theta.shape[1]).contiguous()
+        if centres is not None:
+            centres = centres.contiguous()  # one centre for all members is a single row, expanded
         parts = order.split(batch_size, dim=1)
         factors = {
             size: torch.full((theta.shape[1],), -1.0 / size)

@@ -185,6 +185,7 @@ def test_the_noise_leaves_no_trace_on_the_network():
 
 
 def test_members_of_an_ensemble_are_networks_alone_and_predict_with_their_noise():
+    torch.manual_seed(0)
     inputs, targets = torch.randn(300, 2), torch.randn(300)
     ensemble = sbmc.train_ensemble(
         nn.Linear(2, 1), (inputs, targets), members=2, max_epochs=150, learning_rate=0.03

@@ -14,6 +14,7 @@ from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Categorical, Custom, Gaussian
 from sbmc.model.parameters import select_parameters
 from sbmc.model.predicting import Predictor
+from sbmc.posterior.input_batches import weighted_particles
 from sbmc.posterior.posterior import Posterior
 
 EXAMPLES = 300
@@ -56,6 +57,16 @@ def test_models_give_the_outputs_of_samples():
     # They are copies: neither each other nor the posterior's own model.
     assert len({id(module) for module in modules}) == 7
     assert torch.equal(posterior.space.flatten(posterior.model), before)
+
+
+def test_particles_without_a_weight_are_passed_over_where_they_are():
+    posterior = make_posterior()
+    positions, weights, chosen = weighted_particles(posterior)
+    assert positions.data_ptr() == posterior.positions.data_ptr()
+    assert torch.equal(posterior.weights.flatten()[chosen], weights)
+    assert len(weights) == 7
+    expected = posterior.outputs(positions[chosen], INPUTS)
+    assert torch.equal(posterior.outputs(positions, INPUTS, chosen=chosen), expected)
 
 
 def test_samples_come_in_batches_and_are_computed_when_asked_for(monkeypatch):
@@ -224,7 +235,9 @@ def test_learned_noise_is_in_the_outputs_of_every_particle():
     assert outputs.shape == (6, 60, 2)
     with torch.no_grad():
         by_modules = torch.stack([module(inputs) for module, _ in posterior.models()])
-    torch.testing.assert_close(outputs, by_modules)
+    # A module is what `fit` was given: a network without noise.
+    torch.testing.assert_close(outputs[..., :1], by_modules)
+    assert all(set(module.state_dict()) == {"weight", "bias"} for module, _ in posterior.models())
     variances = outputs[..., 1].double().exp()
     torch.testing.assert_close(prediction.aleatoric.squeeze(1), variances.mean(0))
     # Each particle has its own noise, and the quantiles are those of their mixture.

@@ -88,6 +88,20 @@ def test_a_prior_for_each_weight_and_centres_of_the_members(monkeypatch, used):
     assert same(ours, by_autograd(monkeypatch, "mlp", **options))
 
 
+def test_one_centre_that_is_not_zero_is_that_of_every_member(used):
+    """Learned noise has a prior around another number; it is handed over as one row for all."""
+    torch.manual_seed(0)
+    inputs = torch.randn(60, 3)
+    data = inputs, inputs.sum(1) + 0.1 * torch.randn(60)
+    options = {"members": 3, "max_epochs": 5, "prior_variance": 0.5, "progress": False}
+    together = train_ensemble(nn.Linear(3, 1), data, **options)
+    alone = train_ensemble(nn.Linear(3, 1), data, **options, member_chunk=1)
+    assert all(used)
+    assert torch.equal(together.positions, alone.positions)
+    losses = [[h.train_loss for h in each.histories] for each in (together, alone)]
+    assert losses[0] == losses[1]
+
+
 def test_gaussian_noise(used):
     net, (inputs, _) = problem("mlp")
     targets = inputs[:, :CLASSES].sin()

@@ -373,6 +373,13 @@ def test_members_start_at_the_modules_that_are_given():
     ensemble = train_ensemble(modules[0], data, initial=modules, **options)
     for member, module in zip(ensemble, modules, strict=True):
         torch.testing.assert_close(member.weight, module.weight)
+    # Noise that is learned beside them starts at the mean of its own prior.
+    noisy = train_ensemble(modules[0], (data[0], data[0]), initial=modules, **options)
+    assert noisy.positions.shape == (3, 6 + 2)
+    for member, module in zip(noisy, modules, strict=True):
+        torch.testing.assert_close(member.weight, module.weight)
+    mean = Gaussian().noise_prior(data[0]).mean
+    torch.testing.assert_close(noisy.positions[:, 6:], mean.expand(3, 2))
     with pytest.raises(BadInput, match="3 modules, one for each member"):
         train_ensemble(modules[0], data, initial=modules[:2], **options)
     with pytest.raises(BadInput, match="with the parameters of `model`"):
