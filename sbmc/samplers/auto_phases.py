@@ -147,10 +147,9 @@ def pass_over_batches(
             elif decision.renew:
                 _renew_momenta(rng, state, runs, i, everyone)
             run.was_hot |= excess.likely > 1
-            # Heat comes all at once: a step size that was too large once is approached slowly,
-            # and not at all where particles that blow up count.
-            most = 1.0 if late else GROWTH
-            factor = min(decision.factor, most) if run.was_hot else decision.factor
+            # Heat comes all at once: what was too hot once is approached slowly, and never late.
+            most = (1.0 if late else GROWTH) if run.was_hot else math.inf
+            factor = min(decision.factor, most)
             if annealing == 1 or factor < 1:
                 run.step_size = min(run.step_size * factor, LARGEST_BATCH_STEP)
     for i, run in enumerate(runs):
@@ -246,10 +245,12 @@ def make_exact_moves(
     here = hmc_kernel.HMCState(
         state.position, state.log_likelihood, state.gradient, *lowrank.identity(state.position)
     )
+    # Moves of a single step are what very short runs have: shorter ones would get nowhere.
     steps = [
         run.particle_steps
-        * (1 if run.epochs < tuned_until else shortened(run.particles, run.sampling_steps))
-        for run in runs
+        if run.epochs < tuned_until or count == 1
+        else run.particle_steps * shortened(run.particles, run.sampling_steps)
+        for run, count in zip(runs, counts, strict=True)
     ]
     moved, info = hmc_kernel.step(
         rng,
