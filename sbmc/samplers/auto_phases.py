@@ -42,8 +42,8 @@ WINDOW = 8
 LARGEST_BATCH_STEP, LARGEST_STEP = 0.5, 1.0
 # Over this last part of the dynamics on mini-batches the step size is annealed, to this part of it.
 ANNEALED, LEAST_ANNEALING = 0.3, 0.1
-# Factors when particles blow up: most of an island, or a few, early in the run or late.
-MOST_BLOWN, FEW_BLOWN_EARLY, FEW_BLOWN = 0.5, 0.7, 0.9
+# Factors when particles blow up: most of an island, or a few.
+MOST_BLOWN, FEW_BLOWN = 0.5, 0.9
 # The fastest growth of a step size on all data: in the first quarter of the steps, or in the first
 # so many, and later; and the last part of the steps, whose geometric mean is handed on.
 SEARCH_GROWTH, SEARCH_STEPS, GROWTH, AVERAGED = 2.0, 8, 1.1, 1 / 3
@@ -78,7 +78,7 @@ def pass_over_batches(
         half: the epochs after which particles that are put back are counted.
     """
     parts = list(rng.permutations(len(batches)).split(batch_size, dim=1))
-    windows = max(1, round(len(parts) / WINDOW))
+    windows = max(1, len(parts) // WINDOW)
     bounds = [round(k * len(parts) / windows) for k in range(windows + 1)]
     made = runs[0].epochs
     late = made >= half
@@ -119,9 +119,8 @@ def pass_over_batches(
             for i, rows in _by_island(rng, blown):
                 many = 2 * int(rows.sum()) > len(rows)
                 _put_back(rng, state, runs, i, everyone if many else rows, late=late)
-                few = FEW_BLOWN if late else FEW_BLOWN_EARLY
-                runs[i].step_size *= MOST_BLOWN if many else few
-                runs[i].excess, runs[i].was_hot, spoiled[i] = None, True, True
+                runs[i].step_size *= MOST_BLOWN if many else FEW_BLOWN
+                runs[i].excess, spoiled[i] = None, True
         readings = meter.read()
         for i, (run, heat) in enumerate(zip(runs, readings, strict=True)):
             if spoiled[i]:
@@ -146,12 +145,8 @@ def pass_over_batches(
                 _put_back(rng, state, runs, i, everyone, late=late)
             elif decision.renew:
                 _renew_momenta(rng, state, runs, i, everyone)
-            run.was_hot |= excess.likely > 1
-            # Heat comes all at once: what was too hot once is approached slowly, and never late.
-            most = (1.0 if late else GROWTH) if run.was_hot else math.inf
-            factor = min(decision.factor, most)
-            if annealing == 1 or factor < 1:
-                run.step_size = min(run.step_size * factor, LARGEST_BATCH_STEP)
+            if annealing == 1 or decision.factor < 1:
+                run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
     for i, run in enumerate(runs):
         run.epochs += 1
         run.steps += len(parts)

@@ -67,7 +67,6 @@ class AutoRun:
         virial: z·∇U per coordinate, which is 1 in equilibrium.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.
-        was_hot: whether a reading was too hot, or a particle has blown up, on mini-batches.
         energy: U per coordinate at that reading, or where particles were put back to.
         log_sizes: sum of the logarithms of step sizes, for their geometric mean.
         sizes: how many these are.
@@ -93,7 +92,6 @@ class AutoRun:
     virial: float | None = None
     arrived: float = 0.0
     excess: float | None = None
-    was_hot: bool = False
     energy: float = 0.0
     log_sizes: float = 0.0
     sizes: int = 0
