@@ -42,8 +42,8 @@ WINDOW = 8
 LARGEST_BATCH_STEP, LARGEST_STEP = 0.5, 1.0
 # Over this last part of the dynamics on mini-batches the step size is annealed, to this part of it.
 ANNEALED, LEAST_ANNEALING = 0.3, 0.1
-# Factors when particles blow up: most of an island, or a few, early in the run or late.
-MOST_BLOWN, FEW_BLOWN_EARLY, FEW_BLOWN = 0.5, 0.7, 0.9
+# Factors when particles blow up: most of an island, or a few.
+MOST_BLOWN, FEW_BLOWN = 0.5, 0.9
 # The fastest growth of a step size on all data: in the first quarter of the steps, or in the first
 # so many, and later; and the last part of the steps, whose geometric mean is handed on.
 SEARCH_GROWTH, SEARCH_STEPS, GROWTH, AVERAGED = 2.0, 8, 1.1, 1 / 3
@@ -78,7 +78,7 @@ def pass_over_batches(
         half: the epochs after which particles that are put back are counted.
     """
     parts = list(rng.permutations(len(batches)).split(batch_size, dim=1))
-    windows = max(1, round(len(parts) / WINDOW))
+    windows = max(1, len(parts) // WINDOW)
     bounds = [round(k * len(parts) / windows) for k in range(windows + 1)]
     made = runs[0].epochs
     late = made >= half
@@ -119,9 +119,8 @@ def pass_over_batches(
             for i, rows in _by_island(rng, blown):
                 many = 2 * int(rows.sum()) > len(rows)
                 _put_back(rng, state, runs, i, everyone if many else rows, late=late)
-                few = FEW_BLOWN if late else FEW_BLOWN_EARLY
-                runs[i].step_size *= MOST_BLOWN if many else few
-                runs[i].excess, runs[i].was_hot, spoiled[i] = None, True, True
+                runs[i].step_size *= MOST_BLOWN if many else FEW_BLOWN
+                runs[i].excess, spoiled[i] = None, True
         readings = meter.read()
         for i, (run, heat) in enumerate(zip(runs, readings, strict=True)):
             if spoiled[i]:
@@ -146,13 +145,10 @@ def pass_over_batches(
                 _put_back(rng, state, runs, i, everyone, late=late)
             elif decision.renew:
                 _renew_momenta(rng, state, runs, i, everyone)
-            run.was_hot |= excess.likely > 1
-            # Heat comes all at once: a step size that was too large once is approached slowly. What
-            # blows up in the last half of the run is counted, so nothing grows there at all.
-            factor = min(decision.factor, GROWTH) if run.was_hot else decision.factor
+            # What blows up in the last half of the run is counted, so nothing grows there any more.
             growing = annealing == 1 and made + last / len(parts) < half
-            if growing or factor < 1:
-                run.step_size = min(run.step_size * factor, LARGEST_BATCH_STEP)
+            if growing or decision.factor < 1:
+                run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
     for i, run in enumerate(runs):
         run.epochs += 1
         run.steps += len(parts)
@@ -246,10 +242,12 @@ def make_exact_moves(
     here = hmc_kernel.HMCState(
         state.position, state.log_likelihood, state.gradient, *lowrank.identity(state.position)
     )
+    # Moves of a single step are what very short runs have: shorter ones would get nowhere.
     steps = [
         run.particle_steps
-        * (1 if run.epochs < tuned_until else shortened(run.particles, run.sampling_steps))
-        for run in runs
+        if run.epochs < tuned_until or count == 1
+        else run.particle_steps * shortened(run.particles, run.sampling_steps)
+        for run, count in zip(runs, counts, strict=True)
     ]
     moved, info = hmc_kernel.step(
         rng,
@@ -275,7 +273,8 @@ def make_exact_moves(
             wanted = torch.tensor([correction(each) for each in acceptance.tolist()])
             run.factors = factors_after_move(run.particle_factors, wanted, gain)
         else:
-            _note_move(run, acceptance, state.log_likelihood[rows].cpu())
+            full = steps[i] == run.particle_steps
+            run.note_move(acceptance, full.cpu(), state.log_likelihood[rows].cpu())
         run.epochs += counts[i]
         run.steps += 1
 
@@ -335,20 +334,6 @@ def correction(acceptance: float) -> float:
 
     ratio = math.sqrt(spread(WANTED_ACCEPTANCE) / spread(acceptance))
     return min(max(ratio, LEAST_CORRECTION), LARGEST_CORRECTION)
-
-
-def _note_move(run: AutoRun, acceptance: Tensor, values: Tensor) -> None:
-    """Count a move at a frozen step size; in new tensors, since snapshots hold the old ones."""
-    first = run.sampling_steps == 0 or run.accepted_sum is None or run.values is None
-    if first:
-        run.sampling_steps = 0
-        run.accepted_sum, run.values = acceptance.clone(), values.clone().unsqueeze(0)
-    else:
-        assert run.accepted_sum is not None
-        assert run.values is not None
-        run.accepted_sum = run.accepted_sum + acceptance
-        run.values = torch.cat([run.values, values.unsqueeze(0)])
-    run.sampling_steps += 1
 
 
 def _rows_of(island: int, rng: IslandNoise) -> slice:

@@ -67,7 +67,8 @@ class AutoRun:
         sampling_steps: exact moves at a frozen step size; or, if there are none, steps on
             mini-batches in the last half of the run.
         accepted_sum: acceptance probabilities of each particle, summed over the moves at a frozen
-            step size, `(particles,)` float64.
+            step size that are not short, `(particles,)` float64.
+        full_moves: how many those are, `(particles,)` float64.
         restarted: which particles were put back in the last half of the run, `(particles,)` bool.
         values: log likelihoods after each move at a frozen step size, `(moves, particles)`.
         prediction_mean: means of the watched predictions over these moves, `(particles,
@@ -79,7 +80,6 @@ class AutoRun:
         coordinates: of all particles together, which decide the virial's standard error.
         arrived: which part of the heat of this step size has arrived in the momenta.
         excess: the last reading of the heat, if there was one.
-        was_hot: whether a reading was too hot, or a particle has blown up, on mini-batches.
         energy: U per coordinate at that reading, or where particles were put back to.
         log_sizes: sum of the logarithms of step sizes, for their geometric mean.
         sizes: how many these are.
@@ -100,6 +100,7 @@ class AutoRun:
     forward_epochs: int = 0
     sampling_steps: int = 0
     accepted_sum: Tensor | None = None
+    full_moves: Tensor | None = None
     restarted: Tensor | None = None
     values: Tensor | None = None
     prediction_mean: Tensor | None = None
@@ -109,7 +110,6 @@ class AutoRun:
     coordinates: int = 1
     arrived: float = 0.0
     excess: float | None = None
-    was_hot: bool = False
     energy: float = 0.0
     log_sizes: float = 0.0
     sizes: int = 0
@@ -128,10 +128,14 @@ class AutoRun:
 
     @property
     def particle_acceptance(self) -> Tensor | None:
-        """Mean acceptance of each particle at a frozen step size; None without such moves."""
+        """Mean acceptance of each particle in full moves at a frozen step size; None without."""
         if self.accepted_sum is None or self.sampling_steps == 0:
             return None
-        return self.accepted_sum / self.sampling_steps
+        if self.full_moves is None:
+            return self.accepted_sum / self.sampling_steps
+        # One that has made a short move and no other is not judged.
+        mean = self.accepted_sum / self.full_moves.clamp(min=1)
+        return torch.where(self.full_moves > 0, mean, 1.0)
 
     @property
     def sampling_acceptance(self) -> float:
@@ -196,6 +200,27 @@ class AutoRun:
             before = Moments(self.prediction_mean, self.prediction_squares)
             moments = before.with_draw(values, self.frozen_moves)
         self.prediction_mean, self.prediction_squares = moments
+
+    def note_move(self, acceptance: Tensor, full: Tensor, values: Tensor) -> None:
+        """Count a move at a frozen step size; in new tensors, since snapshots hold the old ones.
+
+        Args:
+            acceptance: of each particle, `(particles,)` float64.
+            full: for which particles the move was not a short one, `(particles,)` bool. Short moves
+                are accepted nearly always, and would hide a particle that is rejected otherwise.
+            values: log likelihoods after the move, `(particles,)`.
+        """
+        counted = full.to(acceptance)
+        if self.sampling_steps == 0 or self.accepted_sum is None or self.values is None:
+            self.sampling_steps = 0
+            self.accepted_sum, self.full_moves = acceptance * counted, counted
+            self.values = values.clone().unsqueeze(0)
+        else:
+            assert self.full_moves is not None
+            self.accepted_sum = self.accepted_sum + acceptance * counted
+            self.full_moves = self.full_moves + counted
+            self.values = torch.cat([self.values, values.unsqueeze(0)])
+        self.sampling_steps += 1
 
     def note_restarts(self, rows: Tensor) -> None:
         """Note which particles were put back in the last half, `(particles,)` bool."""

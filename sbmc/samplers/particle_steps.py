@@ -12,8 +12,9 @@ accept the particle. Factors are frozen together with the island's step size.
 
 Leapfrog becomes unstable all at once where a place is too narrow for its step, and there may be
 such places that no particle had seen while steps were tuned. So every third frozen move of a
-particle takes a third of its step. The rule knows the number of the move and of the particle, and
-no position: every move remains exact, and a particle that is stuck can leave.
+particle, unless it is a single leapfrog step, takes a third of its step. The rule knows the number
+of the move, of the particle and of leapfrog steps, and no position: every move remains exact, and a
+particle that is stuck can leave.
 """
 
 from __future__ import annotations

@@ -101,11 +101,12 @@ class TestExactMoves:
 
     def test_step_sizes_are_frozen_before_they_count(self, monkeypatch):
         """Each particle then has two: its own and, in every third move, a third of it."""
-        sizes = []
+        sizes, counts = [], []
         step = hmc_kernel.step
 
         def noted(rng, state, target, *, step_size, leapfrog):
             sizes.append(step_size.clone())
+            counts.append(int(leapfrog[0]))
             return step(rng, state, target, step_size=step_size, leapfrog=leapfrog)
 
         monkeypatch.setattr(hmc_kernel, "step", noted)
@@ -117,7 +118,24 @@ class TestExactMoves:
         assert run.sampling_steps == len(frozen) >= 4
         own = run.step_size * run.factors
         for move, each in enumerate(frozen):
-            assert torch.equal(each, own * shortened(8, move))
+            single = counts[run.tuning_moves + move] == 1
+            assert torch.equal(each, own if single else own * shortened(8, move))
+
+    def test_moves_of_a_single_step_are_not_shortened(self, monkeypatch):
+        """Very short runs have no others, and would get nowhere."""
+        sizes = []
+        step = hmc_kernel.step
+
+        def noted(*arguments, step_size, leapfrog):
+            sizes.append(step_size / step_size.max() if int(leapfrog[0]) == 1 else None)
+            return step(*arguments, step_size=step_size, leapfrog=leapfrog)
+
+        monkeypatch.setattr(hmc_kernel, "step", noted)
+        target = conjugate_regression().network_target(S)
+        (run,) = AutoHMC(epochs=8).run(target, island_noise(8), torch.zeros(8, 3).double())
+        assert run.leapfrog == [1, 1, 1, 1]
+        for each in sizes[1:]:
+            assert torch.equal(each, run.factors / run.factors.max())
 
     def test_a_particle_where_the_posterior_is_narrow_has_a_small_step_of_its_own(self):
         """Two Gaussians far apart, one a tenth as wide: at the island's step size it is stuck."""
@@ -138,10 +156,12 @@ class TestExactMoves:
         state = AutoState.at(here, torch.zeros_like(here))
         for field, value in zip(state[2:4], target(here), strict=True):
             field.copy_(value)
-        run, rng = AutoRun(1.0, 8), island_noise(8)
+        run, rng = AutoRun(0.3, 8), island_noise(8)
         for _ in range(3):
-            make_exact_moves(rng, state, [run], target, tuned_until=0, epochs=100)
-        assert run.particle_acceptance.tolist() == pytest.approx([1 / 3] * 8, abs=0.01)
+            make_exact_moves(rng, state, [run], target, tuned_until=0, ends=[100])
+        # Short moves do not count: the verdict sees that full ones are rejected.
+        assert run.particle_acceptance.tolist() == pytest.approx([0.0] * 8, abs=0.01)
+        assert run.full_moves.tolist() == [2.0] * 8
         assert (state.position != here).all()
 
 
