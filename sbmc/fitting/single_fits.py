@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.budget import Budget, as_budget
-from sbmc.fitting.mixture import (
+from sbmc.fitting.mixture_plan import (
     NO_TRAINING,
     FurtherTraining,
     UnseenRows,
