@@ -19,6 +19,7 @@ from sbmc.model.data import Examples, as_examples
 from sbmc.model.parameters import select_parameters
 from sbmc.model.unseen_rows import remembered_rows
 from sbmc.prior.by_layer import ByLayer
+from sbmc.prior.original import PriorVariance
 
 NETWORK = "the network itself"
 
@@ -140,6 +141,7 @@ def candidate_requests(request: FitRequest, networks: int) -> list[FitRequest]:
         or more for each.
     """
     particles = PARTICLES if request.particles is None else request.particles
+    priors: list[tuple[float, PriorVariance]]
     if request.prior_variance == "auto":
         priors = [(each.s, ByLayer(weights=each.weights)) for each in CANDIDATES]
     else:
