@@ -35,6 +35,7 @@ EXTRAS = {
     "language": ("transformers", "gguf", "accelerate"),
     "vision": ("torchvision", "pillow"),
     "plots": ("matplotlib",),
+    "pandas": ("pandas",),
 }
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 

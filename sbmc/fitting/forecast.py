@@ -12,7 +12,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from sbmc.fitting.mixture import FurtherTraining
+from sbmc.fitting.mixture_plan import FurtherTraining
 from sbmc.fitting.preparation import Prepared, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
 from sbmc.fitting.single_fits import single_fits

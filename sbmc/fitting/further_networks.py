@@ -58,7 +58,6 @@ def train_further_networks(
             weights=request.weights,
             parameters=request.parameters,
             seed=request.seed,
-            path=_path(model, space),
             memory_limit=request.compute.memory_limit,
             progress=request.progress,
         )
@@ -72,13 +71,8 @@ def train_further_networks(
     return list(trained)
 
 
-def _path(model: nn.Module, space: ParameterSpace) -> str:
-    """In evaluation mode where training mode would change buffers, which all networks share."""
-    layers = training_mode_layers(model, space)
+def keeps_statistics(model: nn.Module, space: ParameterSpace) -> bool:
+    """Whether training would change buffers, which are not sampled and all networks share."""
     modules = dict(model.named_modules())
-    keeps_statistics = any(
-        any(True for _ in modules[name].buffers(recurse=False))
-        for name in layers
-        if name in modules
-    )
-    return "evaluation" if keeps_statistics else "auto"
+    layers = (modules[name] for name in training_mode_layers(model, space) if name in modules)
+    return any(next(layer.buffers(recurse=False), None) is not None for layer in layers)

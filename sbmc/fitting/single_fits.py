@@ -9,15 +9,16 @@ from typing import NamedTuple
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.budget import Budget, as_budget
-from sbmc.fitting.mixture import (
+from sbmc.fitting.mixture_plan import (
     NO_TRAINING,
     FurtherTraining,
+    UnseenRows,
     candidate_requests,
     further_training,
+    unseen_rows,
 )
 from sbmc.fitting.preparation import require_positive_integers
 from sbmc.fitting.request import FitRequest
-from sbmc.fitting.unseen_rows import UnseenRows, unseen_rows
 from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.samplers import AutoHMC

@@ -46,7 +46,7 @@ GROUP_MEMBERS = 16
 GROUP_PARAMETERS = 2**25
 # What `prepare` may keep of the data. Beyond it, batches are prepared as they are used.
 PREPARED_BYTES = 2**28
-PATHS = ("auto", "fused", "vmap", "loop", "module", "evaluation")
+PATHS = ("auto", "fused", "vmap", "loop", "module")
 DEFAULT_EPOCHS = 1000
 
 # Weights, histories and buffers of a group's members.
@@ -127,9 +127,7 @@ def train_ensemble(
             for each member, whose weights it starts at.
         anchored: whether each member's weights are drawn to a prior draw of its own, and not to 0.
         path: how to evaluate the members: `"auto"`, `"fused"`, `"vmap"`, `"loop"`; or `"module"`,
-            one after another in training mode, for models that hide their dropout from `"auto"`;
-            or `"evaluation"`, the fastest way in evaluation mode, in which BatchNorm keeps the
-            statistics that it has and nothing is dropped.
+            one after another in training mode, for models that hide their dropout from `"auto"`.
         member_chunk: members trained at a time; None for a rule on the model's size.
         memory_limit: of this process, libraries and data included: bytes, or a text such as
             `"2GiB"`. Fewer members are trained at a time; where one does not fit, it is refused.
@@ -179,12 +177,11 @@ def train_ensemble(
     check_reset(model, space, settings)
     layers = training_mode_layers(model, space)
     one_by_one = path == "module" or (path == "auto" and bool(layers))
-    way = "auto" if path == "evaluation" else path
     size = 1 if one_by_one else member_chunk or _group_size(members, space.dim)
     if memory_limit is not None:
-        limit, probed = parse_bytes(memory_limit), "loop" if one_by_one else way
+        limit, way = parse_bytes(memory_limit), "loop" if one_by_one else path
         with torch.enable_grad():
-            forward = build_forward(model, space, data.train.slice(0, 2)[0], probed)
+            forward = build_forward(model, space, data.train.slice(0, 2)[0], way)
         theta = space.flatten(model)
         size = members_within(limit, members, size, forward, theta, data, settings.batch_size)
     if one_by_one:
@@ -194,7 +191,7 @@ def train_ensemble(
         refuse_lone_example(model, layers, len(data.train), settings.batch_size)
         trainer, engine = _one_by_one(model, space, data, settings), ONE_BY_ONE
     else:
-        trainer, engine = _batched(model, space, data, settings, way)
+        trainer, engine = _batched(model, space, data, settings, path)
     groups = [list(range(i, min(i + size, members))) for i in range(0, members, size)]
     trained = _run(trainer, groups, max_epochs, progress)
     return _collect(model, space, unweighted(data.likelihood), trained, engine)

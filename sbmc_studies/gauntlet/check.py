@@ -27,7 +27,7 @@ from torch import Tensor
 
 import sbmc
 from sbmc.fitting.forecast import seconds_per_epoch
-from sbmc.fitting.mixture import plan_mixture
+from sbmc.fitting.mixture_plan import plan_mixture
 from sbmc.fitting.request import FitRequest
 from sbmc.fitting.single_fits import single_fits
 from sbmc.posterior.posterior import Posterior

@@ -6,9 +6,9 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.fitting import further_networks, mixture
+from sbmc.fitting import further_networks, mixture_plan
 from sbmc.fitting.calibration import calibrate
-from sbmc.fitting.mixture import CANDIDATES, NETWORK
+from sbmc.fitting.mixture_plan import CANDIDATES, NETWORK
 from sbmc.likelihoods import Categorical
 from sbmc.model.data import Examples
 from sbmc.model.parameters import select_parameters
@@ -157,7 +157,7 @@ def test_remembered_rows_that_are_sampled_on_do_not_choose():
 
 def test_a_given_prior_variance_leaves_candidates_that_differ_in_s(network):
     posterior = sbmc.fit(network, rows(60, 0), prior_variance=0.5, validation=rows(40, 1), **QUICK)
-    assert [member.s for member in posterior.mixture.members] == [0.0, *mixture.SCALES]
+    assert [member.s for member in posterior.mixture.members] == [0.0, *mixture_plan.SCALES]
 
 
 def test_the_budget_is_shared_by_all_chains(network):

@@ -6,7 +6,7 @@ from torch import nn
 
 import sbmc
 from sbmc.fitting import further_networks
-from sbmc.fitting.mixture import NETWORK
+from sbmc.fitting.mixture_plan import NETWORK
 from sbmc.likelihoods import Gaussian
 from sbmc.model import inferred_likelihood
 from sbmc.model.data import Examples

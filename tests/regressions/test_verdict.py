@@ -50,8 +50,9 @@ def frozen():
     torch.manual_seed(0)
     data = digits()
     net = deep_network(data)
+    sampler = HMC(epochs=160)
     with pytest.warns(HealthWarning) as said:
-        posterior = sbmc.fit(net, data, prior_variance=1.0, progress=False)
+        posterior = sbmc.fit(net, data, prior_variance=1.0, sampler=sampler, progress=False)
     return net, data, posterior, [str(each.message) for each in said]
 
 
