@@ -327,12 +327,12 @@ class Posterior:
             draws: per chain; by the settings of the run if not given.
 
         Returns:
-            See `sbmc.bridges.arviz.to_arviz`.
+            See `sbmc.diagnostics.arviz.to_arviz`.
 
         Raises:
             ImportError: ArviZ is not installed.
         """
-        from sbmc.bridges.arviz import to_arviz
+        from sbmc.diagnostics.arviz import to_arviz
 
         return to_arviz(self, draws=draws)
 
