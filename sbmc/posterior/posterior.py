@@ -91,6 +91,10 @@ class Posterior:
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or pickled; the compiled evaluator is made anew when it is needed."""
+        return {**self.__dict__, "_evaluator": None}
+
     def __repr__(self) -> str:
         islands, particles, dim = self.positions.shape
         health = self.health
