@@ -41,6 +41,11 @@ class QuantilePredictor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.regressor.predict_quantile(X, self.q)
 
+    @property
+    def n_features_in_(self) -> int:
+        """The number of columns, known when the regressor is fitted."""
+        return self.regressor.n_features_in_
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the regressor is."""
         return hasattr(self.regressor, "posterior_")
