@@ -50,6 +50,7 @@ ORDER = [
     "sbmc_studies.runs",
     "sbmc_studies.paper",
     "sbmc_studies.gauntlet",
+    "sbmc_studies.tables",
     "sbmc_studies.figures",
     "sbmc_studies.report",
     "sbmc_studies.tuning",

@@ -61,8 +61,8 @@ class Task:
         threads: that a process may use.
         heads: of attention, where there is any.
         likelihood: `categorical`, or `gaussian` with mean and log-variance by the network.
-        arrays: `inputs`, `labels` (for numbers `(examples, 1)`), `mean` (dim,), `start` (particles, dim), `probe` (probes,
-            dim), and frozen weights of the model by name.
+        arrays: `inputs`, `labels` (for numbers `(examples, 1)`), `mean` (dim,), `start` (particles,
+            dim), `probe` (probes, dim), and frozen weights of the model by name.
     """
 
     kind: str
