@@ -1,4 +1,4 @@
-"""How wide a posterior chains can explore: the curvature, the path, and what `fit` makes of them."""
+"""How wide a posterior chains explore: the curvature, the path, and what `fit` makes of them."""
 
 import math
 
