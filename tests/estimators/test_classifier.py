@@ -158,7 +158,9 @@ def test_what_is_refused(options, table, labels, words):
         sbmc.SBMCClassifier(**{**QUICK, **options}).fit(table, labels)
 
 
-@pytest.mark.parametrize(("weight", "words"), [(-1.0, "not negative"), (0.0, "above zero for some")])
+@pytest.mark.parametrize(
+    ("weight", "words"), [(-1.0, "not negative"), (0.0, "above zero for some")]
+)
 def test_weights_that_are_refused(weight, words):
     with pytest.raises(BadInput, match=f"`sample_weight` must be .*{words}"):
         sbmc.SBMCClassifier(**QUICK).fit(X, LABELS, sample_weight=np.full(90, weight))
