@@ -135,7 +135,7 @@ class SBMCEstimator(BaseEstimator):
         least = float(weights.min())
         require(least >= 0, "sample_weight", "finite and not negative", least)
         most = float(weights.max())
-        require(most > 0, "sample_weight", "positive for some rows", most)
+        require(most > 0, "sample_weight", "above zero for some rows", most)
         return weights
 
     def _threads(self) -> int | None:

@@ -33,7 +33,7 @@ WINDOW, PATIENCE_SHARE = 5, 0.05
 
 # A training that stops early is short, and a few of them are too little for chains to get anywhere
 # on a small table: all chains together go through at least so many rows, or so often through all.
-LEAST_ROWS_SAMPLED, MOST_LEAST_EPOCHS = 2_500_000, 3_000
+LEAST_ROWS_SAMPLED, MOST_LEAST_EPOCHS = 12_000_000, 3_000
 
 
 def training_options(rows: int, stopped: bool) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def sampling_budget(rows: int, trained_epochs: float) -> Budget:
         The usual number of trainings, or more if these were short.
 
     Example:
-        >>> sampling_budget(1_000, trained_epochs=100).trainings
-        25.0
+        >>> sampling_budget(10_000, trained_epochs=100).trainings
+        12.0
     """
     least = min(LEAST_ROWS_SAMPLED / rows, MOST_LEAST_EPOCHS)
     return Budget(trainings=max(DEFAULT_TRAININGS, least / trained_epochs))

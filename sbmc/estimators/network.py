@@ -71,7 +71,7 @@ def make_network(
         The network.
 
     Raises:
-        BadInput: `module` is neither, or its outputs have another shape.
+        BadInput: `module` is neither, its outputs have another shape, or it fails in float64.
     """
     columns = inputs.shape[1]
     with torch.random.fork_rng(devices=[]):
@@ -85,13 +85,14 @@ def make_network(
             require(callable(module), "module", rule, module)
             network = module(columns, outputs)
             require(isinstance(network, nn.Module), "module", rule, network)
-    try:
-        with torch.no_grad():
-            shape = tuple(copy.deepcopy(network).eval()(inputs[:2]).shape)
-        got = Phrase(f"outputs of shape {shape}")
-    except RuntimeError as error:
-        shape, got = (), Phrase(f"one that fails on them: {error}")
-    rows = min(2, len(inputs))
-    rule = f"a network from {columns} columns to {outputs} outputs"
-    require(shape == (rows, outputs), "module", rule, got)
+    rule = f"a network from {columns} columns to {outputs} outputs, in float32 and float64"
+    few = inputs[:2]
+    for dtype in (torch.float32, torch.float64):  # it is trained in one, and predicts in the other
+        try:
+            with torch.no_grad():
+                shape = tuple(copy.deepcopy(network).to(dtype).eval()(few.to(dtype)).shape)
+            got = Phrase(f"outputs of shape {shape}")
+        except RuntimeError as error:
+            shape, got = (), Phrase(f"one that fails in {dtype}: {error}")
+        require(shape == (len(few), outputs), "module", rule, got)
     return network

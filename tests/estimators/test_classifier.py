@@ -124,14 +124,26 @@ def test_verbose_shows_progress(capsys):
     assert "training" in capsys.readouterr().err
 
 
+class Single(nn.Module):
+    """A network that can do nothing but float32."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 3)
+
+    def forward(self, inputs):
+        return self.layer(inputs) @ torch.eye(3)
+
+
 REFUSED = [
     ({"hidden_layers": (4, 0)}, X, LABELS, "`hidden_layers` must be a sequence of positive"),
     ({"hidden_layers": "wide"}, X, LABELS, "`hidden_layers` must be a sequence"),
     ({"hidden_layers": 8}, X, LABELS, "`hidden_layers` must be a sequence"),
     ({"validation_fraction": 1.0}, X, LABELS, "`validation_fraction` must be"),
     ({"module": "mlp"}, X, LABELS, "`module` must be an nn.Module, or a callable"),
-    ({"module": nn.Linear(2, 2)}, X, LABELS, r"from 2 columns to 3 outputs, but got .*\(2, 2\)"),
-    ({"module": nn.Linear(5, 3)}, X, LABELS, "from 2 columns to 3 outputs, but got one that fails"),
+    ({"module": nn.Linear(2, 2)}, X, LABELS, r"from 2 columns to 3 outputs, .*but got .*\(2, 2\)"),
+    ({"module": nn.Linear(5, 3)}, X, LABELS, "to 3 outputs, .*but got one that fails in .*float32"),
+    ({"module": Single()}, X, LABELS, "to 3 outputs, .*but got one that fails in torch.float64"),
     ({}, X, ["one"] * 90, "`y` must be labels of two classes or more"),
     ({}, X, X[:, 0], "Unknown label type"),
     ({}, np.where(X > 1, np.nan, X), LABELS, "NaN"),
@@ -146,7 +158,9 @@ def test_what_is_refused(options, table, labels, words):
         sbmc.SBMCClassifier(**{**QUICK, **options}).fit(table, labels)
 
 
-@pytest.mark.parametrize(("weight", "words"), [(-1.0, "not negative"), (0.0, "positive for some")])
+@pytest.mark.parametrize(
+    ("weight", "words"), [(-1.0, "not negative"), (0.0, "above zero for some")]
+)
 def test_weights_that_are_refused(weight, words):
     with pytest.raises(BadInput, match=f"`sample_weight` must be .*{words}"):
         sbmc.SBMCClassifier(**QUICK).fit(X, LABELS, sample_weight=np.full(90, weight))
