@@ -49,7 +49,7 @@ GOALS = [
     *_goals("head", (80,), pyro=(12, 20), jax=(1.5, 3), roofline=(0.45, 0.70)),
     *_goals("cifar", (10, 40), pyro=(3.5, 4), jax=(1.3, 1.6), roofline=(0.70, 0.85)),
     *_goals("mlp", (1_000,), pyro=(50, 200), jax=(1, 2)),
-    *_goals("regression", (10, 100), plain=(10, 20), jax=(1, 2)),
+    *_goals("regression", (10, 100), plain=(10, 12), jax=(1, 2)),
     *_goals("transformer", (10,), jax=(1, 1.5)),
 ]
 
