@@ -12,6 +12,7 @@ from sbmc.fitting.assembly import (
     warn_of_few_islands,
 )
 from sbmc.fitting.forecast import seconds_per_epoch
+from sbmc.fitting.long_chains import begin_at_networks
 from sbmc.fitting.mixture import fit_mixture
 from sbmc.fitting.preparation import describe_sampler, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
@@ -102,7 +103,12 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     """
     fits = single_fits(request, seconds_per_epoch)
     if fits.unseen is None:
-        posterior = _fit_one(fits.requests[0])
+        began = time.perf_counter()
+        request = begin_at_networks(fits.requests[0], fits.training, stacklevel=3)
+        trained = time.perf_counter() - began
+        posterior = _fit_one(request)
+        if fits.training.networks:
+            posterior.cost = posterior.cost.with_training(fits.training.total_epochs, trained)
         # Warnings point at the line that called `fit`, which is above its decorator.
         warn_if_not_ok(posterior.health, stacklevel=3)
     else:
