@@ -46,7 +46,8 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.
             `"auto"`, the default, mixes the network, two more that are trained beside it, and
             posteriors with s = 0.1 and s = 1 around them, with weights by stacking on rows that the
-            network has not seen (`posterior.mixture` shows them). Without such rows it is 0.1.
+            network has not seen (`posterior.mixture` shows them). Without such rows it is 0.1. For
+            numbers with noise to learn it is 1 where the budget has room for long chains.
         prior_variance: the original prior. `"auto"` (the default) has a variance for each layer by
             its type, c / fan_in for weights, and centres gains of normalisation layers at 1:
             `sbmc.describe_prior(model)` shows it, `sbmc.ByLayer(weights=c)` changes it.
@@ -54,7 +55,8 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
             the variances by the marginal likelihood (laplace-torch). v of the prior N(0, v) may
             also be a number, a mapping from patterns on parameter names, or a tensor `(dim,)`.
         sampler: settings of the algorithm, such as `HMC(epochs=160)` or `SMC()`. The default is
-            `AutoHMC`, which tunes itself, with as many epochs as the budget allows.
+            `AutoHMC`, which tunes itself, with as many epochs as the budget allows; and `MCLMC` for
+            numbers with noise to learn, from 1,000 epochs a chain on.
         budget: what the default sampler may cost, over all particles together: a number of
             trainings of the network (5 by default, as many as an ensemble of five takes), a time
             such as `"30s"` or `"2min"`, or `sbmc.Budget(...)`, which also says how long the network
