@@ -1,21 +1,9 @@
-"""Microcanonical Langevin Monte Carlo (MCLMC) in whitened coordinates, for a batch of particles.
+"""Microcanonical Langevin Monte Carlo (MCLMC): large steps at a fixed speed, none of them rejected.
 
-With U(z) = ‖z‖²/2 − ℓ(z) in d dimensions, a particle has a direction u with ‖u‖ = 1 in place of a
-momentum, and its speed is always the same (Robnik, De Luca, Silverstein and Seljak, 2023;
-Robnik and Seljak, 2023). A step of size ε is B(ε/2), a drift, B(ε/2), and a change of direction:
-
-    B(t):   u ← (u + e (sinh δ + (e·u)(cosh δ − 1))) / (cosh δ + (e·u) sinh δ),
-            e = −∇U/‖∇U‖,   δ = t √d ‖∇U‖ / (d − 1),
-    drift:  z ← z + ε √d u,
-    then    u ← (u + ν ξ) / ‖u + ν ξ‖,   ν² = (exp(2ε/L) − 1) / d,   ξ ~ N(0, I).
-
-As ε → 0 the positions have the density exp(−U). √d makes ε comparable with the step sizes of HMC,
-whose momenta have the length √d. Nothing is rejected, so that at any ε > 0 there is a bias. It
-follows from the energy error of a step,
-
-    Δ = U(z') − U(z) + (d − 1) Σ log(cosh δ + (e·u) sinh δ),   the sum over both B,
-
-and the step size of each particle is steered so that Δ² / d is `energy_variance` on average.
+Particles follow the dynamics of `microcanonical`. The step size of each is steered so that the
+square of its energy error is `energy_variance` for each coordinate, on average, and is frozen after
+the warm-up (Robnik, De Luca, Silverstein and Seljak, 2023). The warm-up begins with larger steps,
+which travel further, and comes down.
 
 What this is for: posteriors with a few directions that are a thousand times narrower than others,
 such as those of networks that give their own noise. There an exact sampler is held to the step of
@@ -29,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +25,7 @@ from torch import Tensor
 from sbmc.checks import is_number, is_whole, require
 from sbmc.samplers.auto_state import drift_in_words
 from sbmc.samplers.contract import EvaluationCount, Sampler
+from sbmc.samplers.microcanonical import MicrocanonicalState, init, step, unit
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
 from sbmc.samplers.snapshot import (
@@ -47,7 +36,7 @@ from sbmc.samplers.snapshot import (
     with_fields,
     with_runs,
 )
-from sbmc.target.target import Evaluation, Target
+from sbmc.target.target import Target
 
 if TYPE_CHECKING:
     from typing import Self
@@ -64,87 +53,6 @@ LEAST_LIMIT = 10.0
 LARGEST_STEP = 1.0
 # Epochs by which the time of one is measured.
 SHORT_RUN = 50
-
-
-class MCLMCState(NamedTuple):
-    """What the next step needs; the leading axis of every field is the particle."""
-
-    position: Tensor  # (particles, dim), whitened
-    log_likelihood: Tensor  # (particles,) float64
-    gradient: Tensor  # (particles, dim), of the log likelihood
-    direction: Tensor  # (particles, dim), of length 1
-
-
-class MCLMCInfo(NamedTuple):
-    """What a step has to tell; the leading axis is the particle."""
-
-    energy_error: Tensor  # (particles,) float64
-    non_finite: Tensor  # (particles,) bool
-
-
-def init(
-    rng: IslandNoise, position: Tensor, evaluate: Callable[[Tensor], Evaluation]
-) -> MCLMCState:
-    """The state at `position` `(particles, dim)`, with a direction at random; one evaluation."""
-    direction = _unit(rng.normal(position.shape[1], position.dtype))
-    return MCLMCState(position.clone(), *evaluate(position), direction)
-
-
-def step(
-    rng: IslandNoise,
-    state: MCLMCState,
-    evaluate: Callable[[Tensor], Evaluation],
-    *,
-    step_size: Tensor,
-    length: float = 1.0,
-) -> tuple[MCLMCState, MCLMCInfo]:
-    """One step for every particle.
-
-    Args:
-        rng: ξ is drawn for each particle.
-        state: where the particles are, and where they are going.
-        evaluate: log likelihood and gradient.
-        step_size: ε, `(particles,)`.
-        length: L, the distance over which a direction is forgotten, in units of √d.
-
-    Returns:
-        The new state and what there is to tell. Values that are not finite are passed on.
-    """
-    dim, dtype = state.position.shape[1], state.position.dtype
-    sizes = step_size.double().unsqueeze(-1)
-    reach = math.sqrt(dim) * sizes
-    turned, first = _turn(state.direction, state.gradient - state.position, reach / 2)
-    position = state.position + reach.to(dtype) * turned
-    here = evaluate(position)
-    turned, second = _turn(turned, here.gradient - position, reach / 2)
-    error = _potential(position, here) - _potential(state.position, state) + first + second
-    noise = torch.sqrt(torch.expm1(2 * sizes / length) / dim).to(dtype)
-    direction = _unit(turned + noise * rng.normal(dim, dtype))
-    finite = torch.isfinite(error) & torch.isfinite(direction).all(-1)
-    return MCLMCState(position, *here, direction), MCLMCInfo(error, ~finite)
-
-
-def _turn(direction: Tensor, force: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-    """B(t), and the kinetic energy that it adds; written with exp(−δ), which cannot overflow."""
-    dim, dtype = direction.shape[1], direction.dtype
-    size = force.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(dtype).tiny)
-    along = force / size
-    cosine = (along * direction).sum(-1, keepdim=True).double()
-    delta = time * size.double() / (dim - 1)
-    shrunk = torch.exp(-delta)
-    forward = (1 - shrunk) * (1 + shrunk + cosine * (1 - shrunk))
-    turned = _unit(forward.to(dtype) * along + (2 * shrunk).to(dtype) * direction)
-    gain = delta - math.log(2) + torch.log1p(cosine + (1 - cosine) * shrunk.square())
-    return turned, (dim - 1) * gain.squeeze(-1)
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    return vectors / vectors.norm(dim=-1, keepdim=True)
-
-
-def _potential(position: Tensor, values: MCLMCState | Evaluation) -> Tensor:
-    """U(z) of each particle, float64."""
-    return position.double().square().sum(-1) / 2 - values.log_likelihood
 
 
 @dataclass
@@ -311,14 +219,16 @@ class MCLMC(Sampler):
             _fail_non_finite(runs, state, rng.particles)
         else:
             zero = start.new_zeros(len(start), dtype=torch.float64)
-            empty = MCLMCState(start, zero, torch.zeros_like(start), torch.zeros_like(start))
+            empty = MicrocanonicalState(
+                start, zero, torch.zeros_like(start), torch.zeros_like(start)
+            )
             state = with_fields("state", empty, snapshot.tensors)
             runs = with_runs(MCLMCRun, snapshot, start.device)
             set_generators(rng.generators, snapshot.tensors["generators"])
         while going := [i for i, run in enumerate(runs) if run.outcome == "running"]:
             everyone = len(going) == len(runs)
             rows = slice(None) if everyone else island_rows(going, rng.particles)
-            part = state if everyone else MCLMCState(*(each[rows] for each in state))
+            part = state if everyone else MicrocanonicalState(*(each[rows] for each in state))
             moved = self._advance(rng.select(going), part, [runs[i] for i in going], target)
             if everyone:
                 state = moved
@@ -339,8 +249,8 @@ class MCLMC(Sampler):
         return MCLMCRun(self.step_size, epochs=1, log_sizes=logs)
 
     def _advance(
-        self, rng: IslandNoise, state: MCLMCState, runs: Sequence[MCLMCRun], target: Target
-    ) -> MCLMCState:
+        self, rng: IslandNoise, state: MicrocanonicalState, runs: Sequence[MCLMCRun], target: Target
+    ) -> MicrocanonicalState:
         """One step of islands that are equally far, and their next step sizes."""
         logs = torch.cat([run.log_sizes for run in runs if run.log_sizes is not None])
         sizes = logs.exp().to(state.position.device)
@@ -400,16 +310,16 @@ class MCLMC(Sampler):
 
 
 def _put_back(
-    rng: IslandNoise, before: MCLMCState, after: MCLMCState, thrown: Tensor
-) -> MCLMCState:
+    rng: IslandNoise, before: MicrocanonicalState, after: MicrocanonicalState, thrown: Tensor
+) -> MicrocanonicalState:
     """The state after a step, with particles that it threw out where they were before it.
 
     They leave in a direction drawn anew, since the old one led nowhere.
     """
-    fresh = _unit(rng.normal(before.position.shape[1], before.position.dtype))
+    fresh = unit(rng.normal(before.position.shape[1], before.position.dtype))
     back = before._replace(direction=fresh)
     rows = thrown.unsqueeze(-1)
-    return MCLMCState(
+    return MicrocanonicalState(
         *(
             torch.where(thrown if new.ndim == 1 else rows, old, new)
             for old, new in zip(back, after, strict=True)
@@ -417,7 +327,7 @@ def _put_back(
     )
 
 
-def _fail_non_finite(runs: Sequence[MCLMCRun], state: MCLMCState, particles: int) -> None:
+def _fail_non_finite(runs: Sequence[MCLMCRun], state: MicrocanonicalState, particles: int) -> None:
     """Islands whose start is not finite have failed, and no others."""
     good = torch.isfinite(state.log_likelihood) & torch.isfinite(state.gradient).all(-1)
     good = good & torch.isfinite(state.position).all(-1)

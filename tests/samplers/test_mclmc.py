@@ -9,7 +9,7 @@ import torch
 from targets import AnalyticTarget, flat_target, island_noise, skewed_log_likelihood
 
 from sbmc import MCLMC, BadInput
-from sbmc.samplers import mclmc
+from sbmc.samplers import microcanonical
 
 PARTICLES, DIM = 6, 5
 
@@ -39,7 +39,7 @@ def small_steps(target, state, size, count):
     rng, total = island_noise(len(state.position)), torch.zeros(len(state.position)).double()
     sizes = torch.full((len(state.position),), size)
     for _ in range(count):
-        state, info = mclmc.step(rng, state, target, step_size=sizes, length=math.inf)
+        state, info = microcanonical.step(rng, state, target, step_size=sizes, length=math.inf)
         total = total + info.energy_error
     return state, total
 
@@ -54,7 +54,7 @@ class TestTurn:
         direction, force = unit(random(PARTICLES, DIM)), random(PARTICLES, DIM, seed=1)
         time = torch.rand(PARTICLES, 1).double()
         for ours, formula in zip(
-            mclmc._turn(direction, force, time),
+            microcanonical._turn(direction, force, time),
             turn_by_the_formula(direction, force, time),
             strict=True,
         ):
@@ -63,15 +63,15 @@ class TestTurn:
     def test_keeps_the_length_and_is_undone_by_turning_back(self):
         direction, force = unit(random(PARTICLES, DIM)), random(PARTICLES, DIM, seed=1)
         time = torch.full((PARTICLES, 1), 0.7).double()
-        turned, gained = mclmc._turn(direction, force, time)
+        turned, gained = microcanonical._turn(direction, force, time)
         torch.testing.assert_close(turned.norm(dim=-1), torch.ones(PARTICLES).double())
-        back, lost = mclmc._turn(-turned, force, time)
+        back, lost = microcanonical._turn(-turned, force, time)
         torch.testing.assert_close(-back, direction)
         torch.testing.assert_close(lost, -gained)
 
     @pytest.mark.parametrize("size", [0.0, 1e-30, 1e15])
     def test_any_force_leaves_numbers(self, size):
-        turned, gained = mclmc._turn(
+        turned, gained = microcanonical._turn(
             unit(random(2, DIM)).float(), torch.full((2, DIM), size), torch.ones(2, 1).double()
         )
         assert torch.isfinite(turned).all()
@@ -83,7 +83,7 @@ class TestTurn:
 class TestStep:
     def state(self, target):
         start = random(PARTICLES, DIM, seed=3)
-        return mclmc.init(island_noise(PARTICLES, seed=4), start, target)
+        return microcanonical.init(island_noise(PARTICLES, seed=4), start, target)
 
     def test_moves_by_the_step_size_times_the_root_of_the_dimension(self, skewed):
         state = self.state(skewed)
@@ -108,7 +108,9 @@ class TestStep:
         assert self.errors(skewed) == pytest.approx(4, rel=0.1)
 
     def test_an_energy_without_the_prior_is_not_kept(self, skewed, monkeypatch):
-        monkeypatch.setattr(mclmc, "_potential", lambda position, values: -values.log_likelihood)
+        monkeypatch.setattr(
+            microcanonical, "_potential", lambda position, values: -values.log_likelihood
+        )
         assert self.errors(skewed) != pytest.approx(4, rel=0.1)
 
     def test_noise_turns_a_direction_as_much_as_is_stated(self):
@@ -116,11 +118,11 @@ class TestStep:
         particles, dim, size, length = 2_000, 50, 0.3, 0.5
         target = flat_target()
         start = torch.zeros(particles, dim, dtype=torch.float64)
-        state = mclmc.init(island_noise(particles), start, target)
+        state = microcanonical.init(island_noise(particles), start, target)
         # In the middle of the prior there is no force before the drift, and little after it.
         flat = state._replace(gradient=torch.zeros_like(start))
         sizes = torch.full((particles,), size)
-        moved, _ = mclmc.step(
+        moved, _ = microcanonical.step(
             island_noise(particles, 1), flat, target, step_size=sizes, length=length
         )
         along = (moved.direction * state.direction).sum(-1).mean().item()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from targets import AnalyticTarget, island_noise, skewed_log_likelihood
 
-from sbmc.samplers import ghmc, hmc_kernel, langevin, mala, mclmc, pcn, sghmc, sgld, ubu
+from sbmc.samplers import ghmc, hmc_kernel, langevin, mala, microcanonical, pcn, sghmc, sgld, ubu
 
 PARTICLES = 20
 THREE = torch.full((PARTICLES,), 3)  # leapfrog steps of each particle
@@ -71,9 +71,9 @@ KERNELS = {
         ),
         rejects=False,
     ),
-    "mclmc": Kernel(
-        lambda start, target: mclmc.init(island_noise(len(start)), start, target),
-        lambda rng, state, target: mclmc.step(
+    "microcanonical": Kernel(
+        lambda start, target: microcanonical.init(island_noise(len(start)), start, target),
+        lambda rng, state, target: microcanonical.step(
             rng, state, target, step_size=torch.full((rng.particles,), 0.1)
         ),
         rejects=False,
