@@ -50,6 +50,8 @@ ANNEALED_FROM, AVERAGED = 30.0, 0.25
 # A particle is put back if a step has missed its energy by more than this, and by more than 1 for
 # each coordinate.
 LEAST_LIMIT = 10.0
+# The part of its steps that may throw a particle out before it counts as one that blew up.
+MOST_THROWN = 0.01
 LARGEST_STEP = 1.0
 # Epochs by which the time of one is measured.
 SHORT_RUN = 50
@@ -73,7 +75,8 @@ class MCLMCRun:
         log_sizes: logarithms of the particles' step sizes, `(particles,)` float64.
         log_size_sum: their sum over the last part of the warm-up, likewise.
         averaged: over how many steps that is.
-        restarted: which particles were put back after the warm-up, `(particles,)` bool.
+        thrown: how many steps after the warm-up threw each particle out, `(particles,)`; it was put
+            back then.
         values: log likelihoods of the kept positions, `(draws, particles)`.
     """
 
@@ -90,7 +93,7 @@ class MCLMCRun:
     log_sizes: Tensor | None = None
     log_size_sum: Tensor | None = None
     averaged: int = 0
-    restarted: Tensor | None = None
+    thrown: Tensor | None = None
     values: Tensor | None = None
 
     @property
@@ -100,8 +103,10 @@ class MCLMCRun:
 
     @property
     def restarts(self) -> int:
-        """How many particles were put back after the warm-up."""
-        return 0 if self.restarted is None else int(self.restarted.sum())
+        """How many particles were thrown out by more than one in a hundred of these steps."""
+        if self.thrown is None:
+            return 0
+        return int((self.thrown > MOST_THROWN * self.sampling_steps).sum())
 
     @property
     def relaxing(self) -> str:
@@ -272,9 +277,8 @@ class MCLMC(Sampler):
             else:
                 run.sampling_steps += 1
                 if bool(thrown.any()):
-                    before = torch.zeros(rng.particles, dtype=torch.bool)
-                    before = before if run.restarted is None else run.restarted
-                    run.restarted = before | thrown[own].cpu()
+                    now = thrown[own].long().cpu()
+                    run.thrown = now if run.thrown is None else run.thrown + now
         return moved
 
     def _tuned(self, logs: Tensor, errors: Tensor, thrown: Tensor, steps: int, dim: int) -> Tensor:
