@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 import time
 
@@ -119,6 +120,11 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     note_settling(posterior)
     if fits.budget:
         posterior.settings["budget"] = fits.budget
+    if fits.s_reason:
+        posterior.settings["s_reason"] = fits.s_reason
+    if fits.probe_epochs:
+        total = posterior.cost.total_epochs + fits.probe_epochs
+        posterior.cost = dataclasses.replace(posterior.cost, total_epochs=total)
     return posterior
 
 

@@ -19,10 +19,12 @@ from sbmc.fitting.mixture_plan import (
     unseen_rows,
 )
 from sbmc.fitting.preparation import require_positive_integers
+from sbmc.fitting.reach import AMPLE_PATH, PATH, Reach, find_reach
 from sbmc.fitting.request import FitRequest
 from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.samplers import AutoHMC
+from sbmc.samplers.auto_hmc import schedule_of
 from sbmc.samplers.settling import SETTLED
 
 AUTO = "auto"
@@ -38,12 +40,16 @@ class SingleFits(NamedTuple):
         unseen: the rows that choose among them; None for a single one.
         budget: how the length of the chains was found, in words; empty if the sampler says it.
         training: of further networks, which the candidates of a mixture share.
+        s_reason: why s is not the usual one, in words; empty if it is.
+        probe_epochs: passes over the data that were made to find out how wide s may be.
     """
 
     requests: list[FitRequest]
     unseen: UnseenRows | None
     budget: str
     training: FurtherTraining = NO_TRAINING
+    s_reason: str = ""
+    probe_epochs: float = 0.0
 
 
 def single_fits(
@@ -89,7 +95,17 @@ def single_fits(
         return SingleFits([request], None, "")
     total = _total_epochs(request, seconds_per_epoch)
     sampler, words = _sampler_for(total, total.epochs, [request])
-    return SingleFits([dataclasses.replace(request, sampler=sampler)], None, words)
+    requests = [dataclasses.replace(request, sampler=sampler)]
+    if not chosen or replaced:
+        return SingleFits(requests, None, words)
+    explored = _explored(requests, sampler)
+    return SingleFits(
+        explored.requests,
+        None,
+        words,
+        s_reason=explored.reason,
+        probe_epochs=explored.probe_epochs,
+    )
 
 
 def _mixture_fits(
@@ -101,11 +117,74 @@ def _mixture_fits(
     total = _total_epochs(request, seconds_per_epoch)
     training = further_training(request, total.training_epochs, total.epochs)
     requests = candidate_requests(request, networks=1 + training.networks)
-    sampler, words = _sampler_for(total, total.epochs - training.total_epochs, requests)
+    sampled_epochs = total.epochs - training.total_epochs
+    sampler, words = _sampler_for(total, sampled_epochs, requests)
+    explored = _explored(requests, sampler)
+    if len(explored.requests) < len(requests):
+        sampler, words = _sampler_for(total, sampled_epochs, explored.requests)
+        # Longer chains: s around the networks may be wider than it seemed.
+        wider = _explored(_narrow(requests), sampler, explored.reach)
+        explored = wider._replace(reason=f"{explored.reason} {wider.reason}".strip())
     if training.networks:
         words += f", and {training.networks} further networks trained for {training.epochs} epochs"
-    requests = [dataclasses.replace(each, sampler=sampler) for each in requests]
-    return SingleFits(requests, unseen, words, training)
+    requests = [dataclasses.replace(each, sampler=sampler) for each in explored.requests]
+    return SingleFits(requests, unseen, words, training, explored.reason, explored.probe_epochs)
+
+
+class _Explored(NamedTuple):
+    """The posteriors that chains can explore in their epochs, and why others are not among them."""
+
+    requests: list[FitRequest]
+    reason: str
+    reach: Reach | None
+
+    @property
+    def probe_epochs(self) -> float:
+        """What it cost to find out."""
+        return 0.0 if self.reach is None else self.reach.epochs
+
+
+def _narrow(requests: Sequence[FitRequest]) -> list[FitRequest]:
+    return [each for each in requests if each.s != 1]
+
+
+def _explored(
+    requests: Sequence[FitRequest], sampler: AutoHMC, reach: Reach | None = None
+) -> _Explored:
+    """Narrow what chains of this length do not explore; leave s = 1 out where it is one of several.
+
+    Args:
+        requests: the posteriors.
+        sampler: of all their chains.
+        reach: how far they get; None measures it, if chains begin on mini-batches.
+
+    Returns:
+        At least one posterior.
+    """
+    examples, epochs = len(requests[0].data), sampler.epochs
+    if not schedule_of(examples, epochs).on_batches:
+        return _Explored(list(requests), "", reach)
+    reach = reach or find_reach(requests[0])
+    kept, reasons = [], []
+    for request in requests:
+        s = request.s
+        assert s is not None
+        assert not isinstance(s, str)
+        path, needed = reach.path(s, epochs), PATH if s == 1 else AMPLE_PATH
+        if path >= needed:
+            kept.append(request)
+            continue
+        why = f"chains of {epochs} epochs do not explore it (path {path:.1f}, {needed:g} needed)"
+        if s == 1:
+            reasons.append(f"s = 1 is not sampled, since {why}.")
+        else:
+            widest = reach.widest(epochs)
+            kept.append(dataclasses.replace(request, s=widest))
+            reasons.append(f"s = {widest:g} instead of {s:g}, since {why}.")
+    reason = " ".join(reasons)
+    if reason:
+        logger.info("%s A larger budget allows it.", reason)
+    return _Explored(kept, reason, reach)
 
 
 def _sampler_given(request: FitRequest) -> bool:

@@ -42,6 +42,8 @@ WINDOW = 8
 LARGEST_BATCH_STEP, LARGEST_STEP = 0.5, 1.0
 # Over this last part of the dynamics on mini-batches the step size is annealed, to this part of it.
 ANNEALED, LEAST_ANNEALING = 0.3, 0.1
+# In the last half nothing may blow up any more: steps keep this distance from what was found.
+MARGIN = 0.8
 # Factors when particles blow up: most of an island, or a few.
 MOST_BLOWN, FEW_BLOWN = 0.5, 0.9
 # The fastest growth of a step size on all data: in the first quarter of the steps, or in the first
@@ -95,7 +97,8 @@ def pass_over_batches(
             friction = FRICTION / annealing
             # The first batch of all shows the energy at the start, and moves nothing.
             still = made == 0 and k == 0
-            sizes = [0.0 if still else annealing * run.step_size for run in runs]
+            safe = MARGIN * annealing if late else annealing
+            sizes = [0.0 if still else safe * run.step_size for run in runs]
             moved, info = langevin.step(
                 rng,
                 state.dynamics,

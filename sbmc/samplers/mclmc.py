@@ -318,9 +318,13 @@ def _put_back(
 ) -> MicrocanonicalState:
     """The state after a step, with particles that it threw out where they were before it.
 
-    They leave in a direction drawn anew, since the old one led nowhere.
+    They leave in a direction drawn anew, since the old one led nowhere. It is drawn for islands
+    with such particles alone, so that the noise of an island does not depend on others.
     """
-    fresh = unit(rng.normal(before.position.shape[1], before.position.dtype))
+    fresh = after.direction.clone()
+    for island in thrown.view(-1, rng.particles).any(1).nonzero().flatten().tolist():
+        own = slice(island * rng.particles, (island + 1) * rng.particles)
+        fresh[own] = unit(rng.select([island]).normal(fresh.shape[1], fresh.dtype))
     back = before._replace(direction=fresh)
     rows = thrown.unsqueeze(-1)
     return MicrocanonicalState(

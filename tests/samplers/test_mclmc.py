@@ -10,6 +10,7 @@ from targets import AnalyticTarget, flat_target, island_noise, skewed_log_likeli
 
 from sbmc import MCLMC, BadInput
 from sbmc.samplers import microcanonical
+from sbmc.samplers.mclmc import MCLMCRun
 
 PARTICLES, DIM = 6, 5
 
@@ -188,6 +189,26 @@ class TestRun:
         assert run.outcome == "completed"
         assert run.non_finite > 0
         assert all(torch.isfinite(each).all() for each in run.draws)
+
+    def test_particles_that_are_put_back_leave_the_noise_of_other_islands_alone(self):
+        target = AnalyticTarget(
+            lambda z: torch.where(z[:, 0] > 1.5, torch.nan, 0.0) + 0 * z.sum(-1)
+        )
+        settings = MCLMC(epochs=60)
+
+        def run(islands):
+            rng = island_noise(3, islands=islands)
+            start = torch.cat([torch.randn(3, 4, generator=g).clamp(max=1) for g in rng.generators])
+            return settings.run(target, rng, start)
+
+        together, (alone,) = run(3), run(1)
+        assert together[0].non_finite > 0
+        assert together[1].non_finite > 0
+        assert torch.equal(together[0].draws[0], alone.draws[0])
+
+    def test_a_particle_that_is_thrown_out_often_is_counted(self):
+        run = MCLMCRun(0.1, sampling_steps=200, thrown=torch.tensor([0, 2, 3]))
+        assert run.restarts == 1
 
     def test_one_coordinate_is_refused(self):
         with pytest.raises(BadInput, match="one parameter"):

@@ -106,6 +106,7 @@ from sbmc.islands.process_memory import peak_bytes, resident_bytes
 sys.path.insert(0, sys.argv[1])
 from midpoint import Midpoint
 torch.manual_seed(0)
+torch.set_num_threads(1)  # what several threads hold depends on which of them wait for a core
 net = nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10))
 data = torch.randn(60, 784), torch.randint(10, (60,))
 options = dict(sampler=Midpoint(steps=2, step_size=1e-6), particles=100)
