@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sbmc.prior.describing import describe_prior
     from sbmc.prior.options import Prior
     from sbmc.prior.weight_decay import WeightDecay
-    from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
+    from sbmc.samplers import GHMC, HMC, MALA, MCLMC, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
     from sbmc.target.builder import build_target
     from sbmc.target.explanation import Explanation, explain
     from sbmc.training import Ensemble, train_ensemble, train_map
@@ -79,6 +79,7 @@ _HOMES = {
         "GHMC",
         "HMC",
         "MALA",
+        "MCLMC",
         "NUTS",
         "PCN",
         "SGHMC",
@@ -110,6 +111,7 @@ __all__ = [
     "GHMC",
     "HMC",
     "MALA",
+    "MCLMC",
     "NUTS",
     "PCN",
     "SGHMC",

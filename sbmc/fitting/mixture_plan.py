@@ -107,7 +107,13 @@ class FurtherTraining(NamedTuple):
 NO_TRAINING = FurtherTraining(0, 0)
 
 
-def further_training(request: FitRequest, training_epochs: float, budget: float) -> FurtherTraining:
+def further_training(
+    request: FitRequest,
+    training_epochs: float,
+    budget: float,
+    most: int = FURTHER_NETWORKS,
+    share: float = FURTHER_SHARE,
+) -> FurtherTraining:
     """What the budget has room for.
 
     Args:
@@ -116,12 +122,14 @@ def further_training(request: FitRequest, training_epochs: float, budget: float)
             share those of the one given, and are much worse for it.
         training_epochs: of the network that was given.
         budget: the epochs of all chains together.
+        most: networks.
+        share: of the budget, which their training may take.
 
     Returns:
-        At most `FURTHER_NETWORKS`, for as long as the network was trained.
+        At most that, for as long as the network was trained.
     """
     epochs = max(1, round(training_epochs))
-    networks = min(FURTHER_NETWORKS, int(FURTHER_SHARE * budget / epochs + 1e-9))
+    networks = min(most, int(share * budget / epochs + 1e-9))
     if not networks or request.start is not None:
         return NO_TRAINING
     if keeps_statistics(request.model, select_parameters(request.model, request.parameters)):

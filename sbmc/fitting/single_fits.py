@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.budget import Budget, as_budget
+from sbmc.fitting.long_chains import long_chains
 from sbmc.fitting.mixture_plan import (
     NO_TRAINING,
     FurtherTraining,
@@ -80,6 +81,10 @@ def single_fits(
         rule = 'left out, unless s is "auto": it is for choosing s'
         require(open_s, "validation", rule, Phrase(f"rows with s = {request.s!r}"))
     unseen = unseen_rows(request, request.data) if open_s else None
+    if open_s and request.sampler is None:
+        long = long_chains(request, seconds_per_epoch)
+        if long is not None:
+            return SingleFits([long.request], unseen, long.words, long.training)
     if unseen is not None:
         return _mixture_fits(request, unseen, seconds_per_epoch)
     if chosen:
