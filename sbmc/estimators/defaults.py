@@ -49,7 +49,7 @@ NUMBERS_LEARNING_RATE = 5e-3
 # All trainings go through about so many rows.
 ROWS_TRAINED, FEWEST_EPOCHS_TO_THE_END = 2_000_000, 200
 # Of which nine networks more are trained, and the rest goes to ten chains.
-NUMBERS_TRAININGS = 60.0
+NUMBERS_TRAININGS = 90.0
 
 
 def training_to_the_end(rows: int) -> dict[str, Any]:

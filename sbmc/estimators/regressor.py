@@ -43,7 +43,7 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         validation_fraction: the share of rows that training does not see; none by default. Such
             rows stop training early, and then mix the networks with what is sampled.
         budget: what sampling may cost, as for `sbmc.fit`: a number of trainings of the network, or
-            a time such as `"30s"`. By default it is 60 trainings, which long chains need; with rows
+            a time such as `"30s"`. By default it is 90 trainings, which long chains need; with rows
             set aside it is 5, and more on small tables.
         training_options: further options of `sbmc.train_map`, such as `{"max_epochs": 100}`.
         fit_options: further options of `sbmc.fit`, such as `{"particles": 20}`.
