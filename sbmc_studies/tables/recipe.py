@@ -1,8 +1,9 @@
 """How the networks of the study are made: scaling, rows set aside, architecture, training.
 
-It is what `SBMCRegressor` and `SBMCClassifier` do with their own network, but for the length of the
-training: the network alone, the ensemble and what starts from them are trained to their end, so
-that no method looks worse because the estimators save time on their network.
+Scaling, initial weights, likelihood and seed are those of `SBMCRegressor` and `SBMCClassifier`. The
+network alone, the ensemble and what starts from them are trained to their end, which rows set aside
+find: by the estimators' rule for classes, and with the same share for numbers, of which the
+regressor sets none aside.
 """
 
 from __future__ import annotations
@@ -72,11 +73,13 @@ class Prepared:
     @property
     def hidden_layers(self) -> tuple[int, ...]:
         """Those of the estimators, unless the protocol prescribes them."""
-        return self.split.table_set.hidden or defaults.HIDDEN_LAYERS
+        if self.split.is_classification:
+            return self.split.table_set.hidden or defaults.HIDDEN_LAYERS
+        return self.split.table_set.hidden or defaults.NUMBERS_HIDDEN_LAYERS
 
     @property
     def training(self) -> dict[str, Any]:
-        """Optimiser and batches of the estimators, to the end; options of `sbmc.train_map`."""
+        """Optimiser and batches of the classifier, to the end; options of `sbmc.train_map`."""
         return defaults.training_options(len(self.train_rows), stopped=True) | TO_THE_END
 
     def raw(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
