@@ -188,6 +188,32 @@ def train_members(
     )
 
 
+def train_on_all_rows(prepared: Prepared, members: int) -> sbmc.Ensemble:
+    """Train networks as the regressor trains its own: on all rows, for a fixed time.
+
+    Args:
+        prepared: the split, of numbers.
+        members: how many.
+
+    Returns:
+        The trained members.
+    """
+    networks = [fresh_network(prepared, member=member) for member in range(members)]
+    inputs, targets = (
+        torch.cat(parts) for parts in zip(prepared.train, prepared.aside, strict=True)
+    )
+    return sbmc.train_ensemble(
+        networks[0],
+        (inputs, targets),
+        members=members,
+        initial=networks,
+        likelihood=prepared.likelihood,
+        seed=prepared.seed,
+        progress=False,
+        **defaults.training_to_the_end(len(inputs)),
+    )
+
+
 def predict_posterior(
     posterior: Posterior, prepared: Prepared, inputs: np.ndarray
 ) -> PredictiveMixture | Tensor:

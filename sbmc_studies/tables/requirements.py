@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sbmc_studies.tables.comparison import SetResults
-from sbmc_studies.tables.methods import DEFAULT, ENSEMBLE
+from sbmc_studies.tables.methods import DEFAULT, ENSEMBLES
 from sbmc_studies.tables.sets import TableSet, table_groups
 
 Results = Mapping[str, SetResults]
@@ -78,9 +78,10 @@ def below_bound(results: SetResults) -> bool | None:
 
 
 def below_ensemble(results: SetResults) -> bool | None:
-    """The mean paired difference of NLL to our own ensemble is negative."""
-    figure = results.difference(DEFAULT, ENSEMBLE, "nll")
-    return None if figure is None else figure.mean < 0
+    """The mean paired difference of NLL to each of our own ensembles is negative."""
+    figures = [results.difference(DEFAULT, each, "nll") for each in ENSEMBLES]
+    means = [figure.mean for figure in figures if figure is not None]
+    return max(means) < 0 if means else None
 
 
 def covers(column: str, low: float, high: float = 1.0) -> Callable[[SetResults], bool | None]:
@@ -118,7 +119,7 @@ REQUIREMENTS = (
         count_of("standard", 5, below_bound),
     ),
     Requirement(
-        "standard splits: NLL below our own ensemble's, paired, on four of six",
+        "standard splits: NLL below both of our own ensembles', paired, on four of six",
         count_of("standard", 4, below_ensemble),
     ),
     Requirement(
@@ -130,7 +131,7 @@ REQUIREMENTS = (
         count_of("standard", 6, covers("cover_90", 0.85)),
     ),
     Requirement(
-        "gap splits: log score above our own ensemble's, paired, on four of five",
+        "gap splits: log score above both of our own ensembles', paired, on four of five",
         count_of("gap", 4, below_ensemble),
     ),
     Requirement(
