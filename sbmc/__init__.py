@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.checks import BadInput
+    from sbmc.estimators import SBMCClassifier, SBMCRegressor
     from sbmc.fitting.budget import Budget
     from sbmc.fitting.compute import Compute
     from sbmc.fitting.fit import fit
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
+    "sbmc.estimators": ("SBMCClassifier", "SBMCRegressor"),
     "sbmc.islands.executors": ("InProcess", "Processes", "Ray"),
     "sbmc.fitting.budget": ("Budget",),
     "sbmc.fitting.compute": ("Compute",),
@@ -143,6 +145,8 @@ __all__ = [
     "Processes",
     "Ray",
     "RegressionPrediction",
+    "SBMCClassifier",
+    "SBMCRegressor",
     "StudentT",
     "WeightDecay",
     "build_target",

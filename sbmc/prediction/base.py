@@ -218,10 +218,10 @@ def as_targets(targets: Any, like: Tensor) -> Tensor:
     Raises:
         BadInput: the shape is another.
     """
-    values = torch.as_tensor(targets).detach().to(like.device, torch.float64)
+    values = torch.as_tensor(targets, dtype=torch.float64).detach().to(like.device)
+    shape = tuple(values.shape)
     if values.ndim == like.ndim - 1 and like.shape[-1] == 1:
         values = values.unsqueeze(-1)
-    shape = tuple(torch.as_tensor(targets).shape)
     require(values.shape == like.shape, "targets", f"of shape {tuple(like.shape)}", shape)
     return values
 
