@@ -18,6 +18,7 @@ from sbmc.checks import Phrase, require
 from sbmc.estimators import defaults
 from sbmc.estimators.network import Module, make_network
 from sbmc.estimators.splitting import set_rows_aside
+from sbmc.fitting.budget import Budget
 from sbmc.fitting.fit import fit
 from sbmc.likelihoods import Likelihood
 from sbmc.model.threads import torch_threads
@@ -96,6 +97,7 @@ class SBMCEstimator(BaseEstimator):
         scaler = StandardScaler().fit(X, sample_weight=weights)
         inputs = torch.tensor(scaler.transform(X), dtype=torch.float32)
         rows = set_rows_aside(inputs.numpy(), targets.labels, self.validation_fraction, rng)
+        self.validation_rows_ = 0 if rows.validation is None else len(rows.validation)
         train = inputs[rows.training], targets.values[rows.training]
         validation = None
         if rows.validation is not None:
@@ -108,21 +110,28 @@ class SBMCEstimator(BaseEstimator):
         if weights is not None:
             common["weights"] = torch.tensor(weights[rows.training], dtype=torch.float32)
         network = make_network(self.module, self.hidden_layers, inputs, targets.outputs, seed)
-        training = defaults.training_options(len(train[0]), validation is not None)
+        training = self._usual_training(len(train[0]), validation is not None)
         training |= self.training_options or {}
         with torch_threads(self._threads()):
             trained = train_map(network, train, validation, **{**common, **training})
             epochs = int(trained.history.epochs)  # type: ignore[union-attr, arg-type]
             sampling: dict[str, Any] = {"budget": self.budget, **(self.fit_options or {})}
             if sampling["budget"] is None and "sampler" not in sampling:
-                sampling["budget"] = defaults.sampling_budget(len(train[0]), epochs)
+                sampling["budget"] = self._usual_budget(len(train[0]), epochs)
             # The network remembers the validation rows, which choose s.
             posterior = fit(trained, train, **{**common, **sampling})
         units = Units(torch.tensor(scaler.mean_), torch.tensor(scaler.scale_))
         self.posterior_: Posterior = in_original_units(posterior, units, targets.units)
         self.n_epochs_ = epochs
-        self.validation_rows_ = 0 if rows.validation is None else len(rows.validation)
         return self
+
+    def _usual_training(self, rows: int, stopped: bool) -> dict[str, Any]:
+        """Options of `train_map`, where the user gives none."""
+        return defaults.training_options(rows, stopped)
+
+    def _usual_budget(self, rows: int, epochs: int) -> Budget:
+        """What sampling may cost, where the user does not say."""
+        return defaults.sampling_budget(rows, epochs)
 
     def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
         if sample_weight is None:

@@ -17,6 +17,7 @@ from sbmc.estimators import defaults
 from sbmc.estimators.base import SBMCEstimator, TableTargets
 from sbmc.estimators.network import Module
 from sbmc.estimators.quantile import QuantilePredictor
+from sbmc.fitting.budget import Budget
 from sbmc.likelihoods import NoisyLikelihood, as_likelihood
 from sbmc.posterior.units import Units
 from sbmc.prediction.predictive import checked_level
@@ -25,9 +26,9 @@ from sbmc.prediction.predictive import checked_level
 class SBMCRegressor(RegressorMixin, SBMCEstimator):
     """A Bayesian neural network for numbers, by the rules of scikit-learn.
 
-    `fit` standardises columns and targets, sets some rows aside, trains a network that stops early
-    on them, and samples posteriors around it, which the same rows mix (`sbmc.fit`). All that is
-    predicted is in the units of the targets.
+    `fit` standardises columns and targets, trains ten networks to the end on all rows, and samples
+    the full posterior by a long chain from each of them (`sbmc.fit`). All that is predicted is in
+    the units of the targets.
 
     Args:
         hidden_layers: the width of each hidden layer of the network.
@@ -35,14 +36,15 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
             own weights, or a callable `(n_inputs, n_outputs)` that makes one. It gets
             standardised columns and has an output for each target, and a second one where it gives
             the noise.
-        likelihood: of the targets. `"gaussian"` learns one noise variance for each target;
-            `"gaussian-network"` has it from the network, another one for each row
-            (heteroscedastic); `"student-t"` has heavy tails, for outliers. Or an object such as
-            `sbmc.StudentT(df=6.0)`; noise that it knows is in the units of the targets.
-        validation_fraction: the share of rows that training does not see. Where fewer than two
-            would be set aside, training has a fixed length and s is 0.1.
+        likelihood: of the targets. `"gaussian-network"`, the default, has the noise from the
+            network, another one for each row (heteroscedastic); `"gaussian"` learns one noise
+            variance for each target; `"student-t"` has heavy tails, for outliers. Or an object such
+            as `sbmc.StudentT(df=6.0)`; noise that it knows is in the units of the targets.
+        validation_fraction: the share of rows that training does not see; none by default. Such
+            rows stop training early, and then mix the networks with what is sampled.
         budget: what sampling may cost, as for `sbmc.fit`: a number of trainings of the network, or
-            a time such as `"30s"`. By default it is 5 trainings, and more on small tables.
+            a time such as `"30s"`. By default it is 60 trainings, which long chains need; with rows
+            set aside it is 5, and more on small tables.
         training_options: further options of `sbmc.train_map`, such as `{"max_epochs": 100}`.
         fit_options: further options of `sbmc.fit`, such as `{"particles": 20}`.
         random_state: an integer makes results repeatable.
@@ -66,11 +68,11 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
 
     def __init__(
         self,
-        hidden_layers: Sequence[int] = defaults.HIDDEN_LAYERS,
+        hidden_layers: Sequence[int] = defaults.NUMBERS_HIDDEN_LAYERS,
         *,
         module: Module | None = None,
         likelihood: Any = defaults.LIKELIHOOD,
-        validation_fraction: float = defaults.VALIDATION_FRACTION,
+        validation_fraction: float = defaults.NUMBERS_VALIDATION_FRACTION,
         budget: Any = None,
         training_options: Mapping[str, Any] | None = None,
         fit_options: Mapping[str, Any] | None = None,
@@ -190,6 +192,16 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    def _usual_training(self, rows: int, stopped: bool) -> dict[str, Any]:
+        if stopped:
+            return defaults.training_options(rows, stopped)
+        return defaults.training_to_the_end(rows)
+
+    def _usual_budget(self, rows: int, epochs: int) -> Budget:
+        if self.validation_rows_:
+            return defaults.sampling_budget(rows, epochs)
+        return Budget(trainings=defaults.NUMBERS_TRAININGS)
 
     def _in_shape(self, values: torch.Tensor) -> np.ndarray:
         return values.numpy().reshape(len(values), *self._target_shape)
