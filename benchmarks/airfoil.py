@@ -158,10 +158,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for seed in range(1 if options.quick else options.seeds):
             if (name, seed) in there:
                 continue
-            rows.append(measure(name, seed, *parts, quick=options.quick))
-            rows.sort(key=lambda row: (row["table"], row["seed"]))
+            row = measure(name, seed, *parts, quick=options.quick)
+            rows = sorted([*rows, row], key=lambda each: (each["table"], each["seed"]))
             shared.write_record(options, "airfoil", {"rows": rows})
-            print(airfoil_table({"rows": rows[-1:]}), flush=True)
+            print(airfoil_table({"rows": [row]}), flush=True)
     print(airfoil_table({"rows": rows}))
     return 0 if options.quick else shared.tell_failures(missed(rows))
 

@@ -9,6 +9,7 @@ chain a thousand epochs or more, networks are trained first, and `MCLMC` begins 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ from sbmc.samplers import MCLMC
 # Chains by default, one for each network; draws that are kept of each; the part of a budget that
 # the training of networks may take; and the epochs below which chains do not get far enough.
 CHAINS, DRAWS, TRAINING_SHARE, FEWEST_EPOCHS = 10, 30, 0.2, 1_000
+# Of the further networks. At Adam's usual 1e-3 chains begin with a long descent.
+LEARNING_RATE = 5e-3
+# How often the time of an epoch is measured at most, and the part of a budget of time for that.
+MOST_MEASURED, MEASURING = 30, 0.02
 # Numbers that the draws of a posterior may hold in all: draws of large networks are fewer.
 MOST_NUMBERS = 2**25
 # Chosen on rows of airfoil and of the UCI tables that were held out of their training parts.
@@ -62,6 +67,7 @@ def long_chains(
     total, source = _total_epochs(full, budget, seconds_per_epoch)
     length = budget.training_length(request.model, len(request.data)).epochs
     training = further_training(request, length, total, most=CHAINS - 1, share=TRAINING_SHARE)
+    training = training._replace(learning_rate=LEARNING_RATE)
     epochs = int((total - training.total_epochs) / (chains * int(request.islands)))
     if epochs < FEWEST_EPOCHS:
         return None
@@ -90,9 +96,7 @@ def begin_at_networks(
     """
     if not training.networks:
         return request
-    further = train_further_networks(
-        request, training.networks, training.epochs, stacklevel=stacklevel + 1
-    )
+    further = train_further_networks(request, *training, stacklevel=stacklevel + 1)
     return dataclasses.replace(request, start=[request.model, *further])
 
 
@@ -114,5 +118,15 @@ def _total_epochs(
         words = f"{budget.trainings:g} trainings of {length.epochs:g} epochs ({length.reason})"
         return budget.epochs(request.model, examples), words
     measured = dataclasses.replace(request, sampler=MCLMC(epochs=FEWEST_EPOCHS))
-    each = seconds_per_epoch(measured)
+    each = _mean_seconds(measured, budget.seconds, seconds_per_epoch)
     return budget.epochs(request.model, examples, each), f"{budget.seconds:g} seconds"
+
+
+def _mean_seconds(
+    request: FitRequest, budget: float, seconds_per_epoch: Callable[[FitRequest], float]
+) -> float:
+    """What an epoch takes, the mean of measurements: a single one may be short of a busy moment."""
+    began, found = time.perf_counter(), [seconds_per_epoch(request)]
+    while len(found) < MOST_MEASURED and time.perf_counter() - began < MEASURING * budget:
+        found.append(seconds_per_epoch(request))
+    return sum(found) / len(found)

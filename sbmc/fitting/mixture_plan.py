@@ -93,10 +93,11 @@ def _flat(inputs: Tensor) -> Any:
 
 
 class FurtherTraining(NamedTuple):
-    """How many networks to train beside the one given, and for how many epochs each."""
+    """How many networks to train beside the one given, for how many epochs, and how fast."""
 
     networks: int
     epochs: int
+    learning_rate: float = 1e-3
 
     @property
     def total_epochs(self) -> int:
@@ -208,9 +209,7 @@ def plan_mixture(
     first = requests[0]
     models = [first.model]
     if training.networks:
-        models += train_further_networks(
-            first, training.networks, training.epochs, stacklevel=stacklevel + 1
-        )
+        models += train_further_networks(first, *training, stacklevel=stacklevel + 1)
     space = select_parameters(first.model, first.parameters)
     scaled = [calibrate(model, unseen.examples, space, resolved.likelihood) for model in models]
     networks: list[nn.Module] = [each.model for each in scaled]

@@ -143,7 +143,7 @@ class MCLMC(Sampler):
     step_size: float = 0.01
     energy_variance: float = 0.1
     length: float = 1.0
-    warmup: float = 0.5
+    warmup: float = 0.7
     draws: int = 1
 
     summary: ClassVar[str] = "microcanonical Langevin: large steps at a fixed speed, none rejected"

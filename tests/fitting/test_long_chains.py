@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import sbmc
+from sbmc.fitting import further_networks
 from sbmc.fitting import long_chains as long
 from sbmc.fitting.mixture_plan import NETWORK
 
@@ -59,6 +60,19 @@ def test_the_full_posterior_is_sampled_from_ten_networks(posterior):
     assert posterior.cost.epochs == 1_000
     assert posterior.cost.total_epochs == 10_000 + (1 + 9) * EPOCHS
     assert posterior.mixture is None
+
+
+def test_further_networks_are_trained_at_their_own_learning_rate(trained, monkeypatch):
+    rates = []
+
+    def note(*arguments, **options):
+        rates.append(options["learning_rate"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(further_networks, "train_ensemble", note)
+    with pytest.raises(KeyboardInterrupt):
+        fit(trained, 1_000)
+    assert rates == [long.LEARNING_RATE]
 
 
 def test_the_noise_is_found(posterior):
@@ -120,18 +134,19 @@ def test_a_budget_of_time_is_measured_with_its_own_sampler(trained):
         trained,
         sbmc.model.data.as_examples(numbers(40, 0)),
         likelihood="gaussian-network",
-        budget="20s",
+        budget="40s",
     )
     measured = []
 
     def seconds(short):
         measured.append(short.sampler)
-        return 1e-3
+        return (1 if len(measured) % 2 else 3) / 1024
 
     planned = long.long_chains(request, seconds)
     assert isinstance(measured[0], sbmc.MCLMC)
-    assert planned.request.sampler.epochs == (20_000 - 9 * EPOCHS) // 10
-    assert planned.words.startswith("1991 epochs a chain: 20 seconds for 10 chains")
+    assert len(measured) == long.MOST_MEASURED  # which takes no time here
+    assert planned.request.sampler.epochs == (20_480 - 9 * EPOCHS) // 10
+    assert planned.words.startswith("2039 epochs a chain: 40 seconds for 10 chains")
 
 
 def test_the_forecast_counts_the_trainings(trained):

@@ -165,7 +165,7 @@ class TestRun:
         run = self.run(epochs=100, draws=5)
         assert len(run.draws) == 5
         assert run.values.shape == (5, 8)
-        assert (run.epochs, run.steps, run.sampling_steps) == (100, 99, 50)
+        assert (run.epochs, run.steps, run.sampling_steps) == (100, 99, 30)
         alone = self.run(epochs=100, draws=1)
         assert torch.equal(alone.draws[0], run.draws[-1])
 
@@ -215,5 +215,5 @@ class TestRun:
             MCLMC(epochs=4).run(flat_target(), island_noise(2), torch.zeros(2, 1))
 
     def test_more_draws_than_epochs_are_refused(self):
-        with pytest.raises(BadInput, match="`draws` must be at most 5"):
-            MCLMC(epochs=10, draws=6)
+        with pytest.raises(BadInput, match="`draws` must be at most 3"):
+            MCLMC(epochs=10, draws=4)
