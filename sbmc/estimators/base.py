@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbmc.checks import Phrase, require
 from sbmc.estimators import defaults
@@ -117,7 +117,7 @@ class SBMCEstimator(BaseEstimator):
             epochs = int(trained.history.epochs)  # type: ignore[union-attr, arg-type]
             sampling: dict[str, Any] = {"budget": self.budget, **(self.fit_options or {})}
             if sampling["budget"] is None and "sampler" not in sampling:
-                sampling["budget"] = self._usual_budget(len(train[0]), epochs)
+                sampling["budget"] = self._usual_budget(len(train[0]), trained, epochs)
             # The network remembers the validation rows, which choose s.
             posterior = fit(trained, train, **{**common, **sampling})
         units = Units(torch.tensor(scaler.mean_), torch.tensor(scaler.scale_))
@@ -129,7 +129,7 @@ class SBMCEstimator(BaseEstimator):
         """Options of `train_map`, where the user gives none."""
         return defaults.training_options(rows, stopped)
 
-    def _usual_budget(self, rows: int, epochs: int) -> Budget:
+    def _usual_budget(self, rows: int, network: nn.Module, epochs: int) -> Budget:
         """What sampling may cost, where the user does not say."""
         return defaults.sampling_budget(rows, epochs)
 

@@ -48,8 +48,10 @@ NUMBERS_VALIDATION_FRACTION = 0.0
 NUMBERS_LEARNING_RATE = 5e-3
 # All trainings go through about so many rows.
 ROWS_TRAINED, FEWEST_EPOCHS_TO_THE_END = 2_000_000, 200
-# Of which nine networks more are trained, and the rest goes to ten chains.
-NUMBERS_TRAININGS = 90.0
+# Nine networks more are trained, and the rest goes to ten chains. Where so many trainings take
+# more than this, in rows · parameters · epochs, there are fewer: a network of a million weights
+# would take hours.
+NUMBERS_TRAININGS, MOST_WORK = 90.0, 3e11
 
 
 def training_to_the_end(rows: int) -> dict[str, Any]:
@@ -71,6 +73,25 @@ def training_to_the_end(rows: int) -> dict[str, Any]:
         "batch_size": _batch_size(rows),
         "max_epochs": epochs,
     }
+
+
+def budget_of_numbers(rows: int, parameters: int, trained_epochs: float) -> Budget:
+    """What sampling may cost where no rows were set aside and the user says nothing.
+
+    Args:
+        rows: of the training data.
+        parameters: of the network.
+        trained_epochs: passes over the rows that its training made.
+
+    Returns:
+        Ninety trainings; for large networks as many as are affordable, and five at least.
+
+    Example:
+        >>> [budget_of_numbers(10_000, each, 200).trainings for each in (1_000, 10_000, 1_000_000)]
+        [90.0, 15.0, 5.0]
+    """
+    affordable = MOST_WORK / (rows * parameters * trained_epochs)
+    return Budget(trainings=min(NUMBERS_TRAININGS, max(DEFAULT_TRAININGS, affordable)))
 
 
 def training_options(rows: int, stopped: bool) -> dict[str, Any]:

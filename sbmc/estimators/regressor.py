@@ -11,6 +11,7 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import validate_data
+from torch import nn
 
 from sbmc.checks import Phrase, require
 from sbmc.estimators import defaults
@@ -43,8 +44,8 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         validation_fraction: the share of rows that training does not see; none by default. Such
             rows stop training early, and then mix the networks with what is sampled.
         budget: what sampling may cost, as for `sbmc.fit`: a number of trainings of the network, or
-            a time such as `"30s"`. By default it is 90 trainings, which long chains need; with rows
-            set aside it is 5, and more on small tables.
+            a time such as `"30s"`. By default it is 90 trainings, which long chains need, and less
+            for large networks; with rows set aside it is 5, and more on small tables.
         training_options: further options of `sbmc.train_map`, such as `{"max_epochs": 100}`.
         fit_options: further options of `sbmc.fit`, such as `{"particles": 20}`.
         random_state: an integer makes results repeatable.
@@ -198,10 +199,11 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
             return defaults.training_options(rows, stopped)
         return defaults.training_to_the_end(rows)
 
-    def _usual_budget(self, rows: int, epochs: int) -> Budget:
+    def _usual_budget(self, rows: int, network: nn.Module, epochs: int) -> Budget:
         if self.validation_rows_:
             return defaults.sampling_budget(rows, epochs)
-        return Budget(trainings=defaults.NUMBERS_TRAININGS)
+        parameters = sum(each.numel() for each in network.parameters())
+        return defaults.budget_of_numbers(rows, parameters, epochs)
 
     def _in_shape(self, values: torch.Tensor) -> np.ndarray:
         return values.numpy().reshape(len(values), *self._target_shape)

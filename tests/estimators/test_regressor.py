@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,8 @@ from torch import nn
 
 import sbmc
 from sbmc.checks import BadInput
+from sbmc.estimators import defaults
+from sbmc.fitting import long_chains
 
 RNG = np.random.RandomState(2)
 X = RNG.randn(80, 2)
@@ -129,6 +133,23 @@ def test_a_quantile_as_a_regressor_of_its_own(fitted):
     np.testing.assert_array_equal(lower.predict(X), fitted.predict_quantile(X, 0.05))
     fresh = type(lower)(sbmc.SBMCRegressor((4,), **QUICK), 0.5)
     assert fresh.fit(X, Y).predict(X).shape == (80,)
+
+
+def test_a_small_table_is_sampled_by_long_chains_and_a_large_network_is_not(monkeypatch):
+    small = defaults.budget_of_numbers(rows=100, parameters=150, trained_epochs=1_000)
+    large = defaults.budget_of_numbers(rows=50_000, parameters=10**6, trained_epochs=200)
+    assert (small.trainings, large.trainings) == (90.0, 5.0)
+    monkeypatch.setattr(defaults, "FEWEST_EPOCHS_TO_THE_END", 30)
+    monkeypatch.setattr(defaults, "ROWS_TRAINED", 30 * 120)
+    monkeypatch.setattr(long_chains, "FEWEST_EPOCHS", 100)
+    model = sbmc.SBMCRegressor((8,), random_state=0)
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sbmc.HealthWarning)
+        model.fit(X, X.sum(1))
+    assert model.validation_rows_ == 0
+    assert model.posterior_.settings["sampler"] == "MCLMC"
+    assert "9 further networks" in model.posterior_.settings["budget"]
 
 
 def test_a_budget_of_ones_own_is_not_replaced():
