@@ -43,7 +43,8 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         model: the trained network; never changed. It is evaluated in evaluation mode. Any way of
             training will do for an anchor: the MAP, averaged weights (SWA; of an `AveragedModel`
             give its `.module`), a network trained with dropout.
-        data: the training data: `(inputs, targets)`, a map-style `Dataset` or a `DataLoader`.
+        data: the training data: `(inputs, targets)` of tensors, arrays or pandas tables, a
+            map-style `Dataset` (Hugging Face's too) or a `DataLoader`.
         s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.
             `"auto"`, the default, mixes the network, two more that are trained beside it, and
             posteriors with s = 0.1 and s = 1 around them, with weights by stacking on rows that the

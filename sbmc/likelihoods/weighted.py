@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 from sbmc.checks import Phrase, require
 from sbmc.likelihoods.categorical import require_integers
 from sbmc.likelihoods.likelihood import Kind, Likelihood, TargetMoments
+from sbmc.storage.tables import without_table
 
 
 class Weighted(Likelihood):
@@ -104,7 +105,7 @@ def check_weights(weights: Any, rows: int) -> Tensor:
         BadInput: they break one of these rules.
     """
     try:
-        values = torch.as_tensor(weights).detach()
+        values = torch.as_tensor(without_table(weights, "weights")).detach()
     except (TypeError, ValueError, RuntimeError):
         values = torch.empty(0, 0)
     rule = f"numbers, one for each of the {rows} rows"
@@ -138,7 +139,7 @@ def class_weights(labels: Tensor) -> Tensor:
         >>> class_weights(torch.tensor([0, 0, 0, 1]))
         tensor([0.6667, 0.6667, 0.6667, 2.0000])
     """
-    labels = torch.as_tensor(labels)
+    labels = torch.as_tensor(without_table(labels, "labels"))
     require_integers(labels)
     _, index, counts = labels.unique(return_inverse=True, return_counts=True)
     return (len(labels) / (len(counts) * counts))[index]

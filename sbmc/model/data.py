@@ -20,6 +20,8 @@ from torch.utils.data import (
 )
 
 from sbmc.checks import BadInput, Phrase, require
+from sbmc.model.hugging_face import in_torch_format
+from sbmc.storage.tables import is_table, without_table
 
 # A model's inputs: one tensor, a tuple (positional arguments) or a dict (keyword arguments).
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
@@ -98,9 +100,11 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     """Check `data` and hold it as tensors.
 
     Args:
-        data: a pair `(inputs, targets)` of tensors or arrays, a map-style `Dataset`, or a
-            `DataLoader`, of which the data set, the collation and the choice of examples are used,
-            and never the shuffling: the likelihood must not change between evaluations.
+        data: a pair `(inputs, targets)` of tensors, arrays, or pandas' tables and columns; a
+            map-style `Dataset`, Hugging Face's included, whose items are `(input, target)`,
+            `(a, b, target)` or dicts with a label; or a `DataLoader`, of which the data set, the
+            collation and the choice of examples are used, and never the shuffling: the likelihood
+            must not change between evaluations.
         name: what error messages call it.
 
     Returns:
@@ -124,8 +128,8 @@ def as_examples(data: Any, name: str = "data") -> Examples:
         raise BadInput(f"`{name}` must be a map-style data set, but got an iterable one.")
     elif isinstance(data, DataLoader):
         examples = _read(data.dataset, _chosen(data, name), data.collate_fn, name)
-    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not _is_array(data):
-        examples = _read(data, range(len(data)), default_collate, name)
+    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_array(data):
+        examples = _read(in_torch_format(data, name), range(len(data)), default_collate, name)
     else:
         raise BadInput(
             f"`{name}` must be a pair (inputs, targets), a map-style data set or a DataLoader, "
@@ -144,12 +148,22 @@ def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
     return _tensor(inputs, name)
 
 
-def batch_inputs(batch: Any, name: str = "inputs") -> Inputs:
-    """The inputs of one batch of a `DataLoader`; targets, if it has any, are dropped."""
+def batch_inputs(batch: Any, name: str = "inputs", arity: int | None = None) -> Inputs:
+    """The inputs of one batch of a `DataLoader`; targets, if it has any, are dropped.
+
+    Args:
+        batch: a tensor, `[inputs, targets]`, `[a, b, targets]` or a dict.
+        name: what error messages call it.
+        arity: inputs that the model takes, which tells `[a, b]` from `[inputs, targets]`.
+    """
     if _is_mapping(batch):
         return as_inputs({k: batch[k] for k in batch.keys() if k not in LABEL_KEYS}, name)  # noqa: SIM118
-    if isinstance(batch, (tuple, list)) and len(batch) in (1, 2):
-        batch = batch[0]
+    if isinstance(batch, (tuple, list)):
+        flat = all(isinstance(part, Tensor) for part in batch)
+        if flat and arity is not None and 1 < arity <= len(batch) <= arity + 1:
+            batch = batch[:arity]
+        elif len(batch) in (1, 2):
+            batch = batch[0]
     return as_inputs(tuple(batch) if isinstance(batch, list) else batch, name)
 
 
@@ -175,15 +189,18 @@ def _require_finite(tensor: Tensor, name: str) -> None:
 
 
 def _is_mapping(value: Any) -> bool:
-    # Hugging Face's batches are no dicts, but have keys.
-    return isinstance(value, dict) or hasattr(value, "keys")
+    # Hugging Face's batches are no dicts, but have keys. So have pandas' tables, which are arrays.
+    return isinstance(value, dict) or (hasattr(value, "keys") and not is_table(value))
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, (Tensor, np.ndarray, str, bytes)) or _is_mapping(value)
+def is_array(value: Any) -> bool:
+    """Whether it is a tensor, an array, a table, a dict of them, or text: no data set."""
+    array = isinstance(value, (Tensor, np.ndarray, str, bytes)) or is_table(value)
+    return array or _is_mapping(value)
 
 
 def _tensor(value: Any, name: str) -> Tensor:
+    value = without_table(value, name)
     if isinstance(value, Tensor):
         require(not value.is_complex(), name, "real", Phrase(f"dtype {value.dtype}"))
         # A tensor made in inference mode could not take part in a gradient.
@@ -245,12 +262,13 @@ def _split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
                 rest = {k: batch[k] for k in batch.keys() if k != key}  # noqa: SIM118
                 return as_inputs(rest, name), _tensor(batch[key], f"{name} targets")
         raise BadInput(f"`{name}` must have one of the keys {LABEL_KEYS}, but got {list(batch)}.")
-    if isinstance(batch, (tuple, list)) and len(batch) == 2:
-        inputs = tuple(batch[0]) if isinstance(batch[0], list) else batch[0]
-        return as_inputs(inputs, name), _tensor(batch[1], f"{name} targets")
+    if isinstance(batch, (tuple, list)) and len(batch) >= 2:
+        inputs = batch[0] if len(batch) == 2 else tuple(batch[:-1])
+        inputs = tuple(inputs) if isinstance(inputs, list) else inputs
+        return as_inputs(inputs, name), _tensor(batch[-1], f"{name} targets")
     several = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
     raise BadInput(
-        f"`{name}` must yield pairs (inputs, target) or dicts with labels, "
+        f"`{name}` must yield (inputs, target), (a, b, target) or dicts with labels, "
         f"but got {type(batch).__name__}{several}."
     )
 

@@ -19,7 +19,9 @@ from sbmc.model.data import (
     rows,
     tree_map,
 )
+from sbmc.model.dataset_inputs import arity_of, dataset_inputs, is_dataset
 from sbmc.model.threads import threads_for
+from sbmc.storage.tables import is_table
 from sbmc.target.memory_needs import multiplications
 
 if TYPE_CHECKING:
@@ -50,6 +52,19 @@ def weighted_particles(posterior: Posterior) -> WeightedParticles:
     return WeightedParticles(positions, weights[weighted], chosen)
 
 
+def held_inputs(posterior: Posterior, inputs: Any) -> Any:
+    """Tables and data sets as tensors, read once; anything else as it was given.
+
+    Raises:
+        BadInput: a table with columns that are no numbers, or a data set that cannot be read.
+    """
+    if is_table(inputs):
+        return as_inputs(inputs)
+    if is_dataset(inputs):
+        return dataset_inputs(inputs, arity_of(posterior.input_description))
+    return inputs
+
+
 def input_batches(
     posterior: Posterior, inputs: Any, size: int | None
 ) -> tuple[int, Iterator[Inputs]]:
@@ -72,9 +87,10 @@ def input_batches(
         return tree_map(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
 
     if isinstance(inputs, DataLoader):
+        arity = arity_of(posterior.input_description)
         sized = hasattr(inputs.dataset, "__len__")
         total = len(inputs.dataset) if sized else 0  # type: ignore[arg-type]
-        return total, (ready(batch_inputs(batch)) for batch in inputs)
+        return total, (ready(batch_inputs(batch, arity=arity)) for batch in inputs)
     everything = ready(as_inputs(inputs))
     step = int(size or posterior._predictor_for(everything)[0].batch)
     starts = range(0, count(everything), step)

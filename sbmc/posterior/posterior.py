@@ -220,8 +220,9 @@ class Posterior:
         """Predictive distribution of the ensemble, streamed in batches.
 
         Args:
-            inputs: inputs of the model: a tensor or array, a tuple or dict of them; or a
-                `DataLoader`, in its own order and batches, whose targets are ignored.
+            inputs: inputs of the model: a tensor, an array or a pandas table, a tuple or dict of
+                them; a map-style `Dataset`, Hugging Face's included, which is read into memory; or
+                a `DataLoader`, in its own order and batches. Targets of the last two are ignored.
             batch_size: examples per batch; by rule if not given.
             memory_limit: of this process, as for `Compute`; not for a `DataLoader`. What is
                 predicted is not counted: its size is that of the inputs.

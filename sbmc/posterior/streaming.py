@@ -20,7 +20,13 @@ from sbmc.model.data import as_inputs, count, leaves, tree_map
 from sbmc.model.noise import without_noise
 from sbmc.model.predicting import BATCH as PREDICTION_BATCH
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
-from sbmc.posterior.input_batches import input_batches, moved, use_threads, weighted_particles
+from sbmc.posterior.input_batches import (
+    held_inputs,
+    input_batches,
+    moved,
+    use_threads,
+    weighted_particles,
+)
 from sbmc.posterior.prediction_memory import pieces_within
 from sbmc.prediction.mixture import mixed_prediction
 from sbmc.prediction.prediction import Prediction, RegressionPrediction, concatenate
@@ -47,6 +53,7 @@ def predict(
     """The prediction of a posterior; see `Posterior.predict`."""
     require(keep in KEEP, "keep", "'outputs' or left out", keep)
     keep_to_one_thread_after_a_fork()
+    inputs = held_inputs(posterior, inputs)
     theta, weights, chosen = weighted_particles(posterior)
     parts: list[Any] = []
     kept: list[Tensor] = []
@@ -100,6 +107,7 @@ def samples(posterior: Posterior, inputs: Any, *, most: int | None = None) -> Sa
     rule = "tensors or arrays: a DataLoader may give other rows, or another order, the next time"
     loader = Phrase("a DataLoader; `predict(loader, keep='outputs')` goes through it once")
     require(not isinstance(inputs, DataLoader), "inputs", rule, loader)
+    inputs = held_inputs(posterior, inputs)
     weights = weighted_particles(posterior).weights
     return Samples(RecomputedOutputs(posterior, inputs, most), weights, posterior.likelihood)
 

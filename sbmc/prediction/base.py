@@ -30,6 +30,7 @@ from sbmc.prediction.plots import plot_prediction
 from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.samples import Samples, row_index
 from sbmc.prediction.table import to_data_frame
+from sbmc.storage.tables import without_table
 
 KINDS = ("prediction", "credible")
 SPLITS = ("entropy", "variance", "zero-one")
@@ -218,7 +219,11 @@ def as_targets(targets: Any, like: Tensor) -> Tensor:
     Raises:
         BadInput: the shape is another.
     """
-    values = torch.as_tensor(targets, dtype=torch.float64).detach().to(like.device)
+    values = (
+        torch.as_tensor(without_table(targets, "targets"), dtype=torch.float64)
+        .detach()
+        .to(like.device)
+    )
     shape = tuple(values.shape)
     if values.ndim == like.ndim - 1 and like.shape[-1] == 1:
         values = values.unsqueeze(-1)

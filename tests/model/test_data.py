@@ -239,7 +239,10 @@ INFINITE[:2] = torch.inf
         ((INPUTS.to(torch.complex64), TARGETS), "`data` must be real, but got dtype torch.complex"),
         (([[1.0], [1.0, 2.0]], [0, 1]), "must be rectangular, but got rows of unequal length."),
         (([INPUTS, INPUTS], TARGETS), "`data` must be a tensor or an array, but got a list of t"),
-        (Samples([(1.0, 2, 3)]), "must yield pairs (inputs, target) or dicts with labels, but got"),
+        (
+            Samples([(1.0,)]),
+            "must yield (inputs, target), (a, b, target) or dicts with labels, but got",
+        ),
         (Samples([{"x": 1.0}]), "must have one of the keys ('labels', 'label', 'targets', 'targ"),
         (
             Samples([{"x": "words", "label": 1}]),

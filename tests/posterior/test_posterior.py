@@ -199,7 +199,7 @@ def test_a_callable_likelihood_says_what_is_predicted(classification):
         (DataLoader(TensorDataset(INPUTS[:0])), {}, "`inputs` must be non-empty, but got no batc"),
         (INPUTS / 0, {}, "`inputs` must be finite, but got 44 values that are NaN or infinite."),
         ("words", {}, "`inputs` must be a tensor or an array, but got str."),
-        (TensorDataset(INPUTS), {}, "`inputs` must be a tensor or an array, but got TensorDataset"),
+        (object(), {}, "`inputs` must be a tensor or an array, but got object."),
         (INPUTS, {"batch_size": 0}, "`batch_size` must be a positive integer, but got 0."),
         (INPUTS, {"batch_size": 2.5}, "`batch_size` must be a positive integer, but got 2.5."),
     ],

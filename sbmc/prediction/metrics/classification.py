@@ -18,6 +18,7 @@ from sbmc.checks import require
 from sbmc.prediction.metrics.weighting import as_weights, weighted_mean
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
+from sbmc.storage.tables import without_table
 
 _KINDS = ("total", "aleatoric", "epistemic")
 # Examples whose differences from the labels are held at a time.
@@ -226,12 +227,12 @@ def _entropies(prediction: Any) -> dict[str, Tensor]:
     """Those of a prediction; of plain probabilities, which know of no particles, the total one."""
     if isinstance(prediction, Prediction):
         return {kind: getattr(prediction, kind).double().cpu().flatten() for kind in _KINDS}
-    probs = torch.as_tensor(prediction, dtype=torch.float64).detach().cpu()
+    probs = torch.as_tensor(without_table(prediction, "probs"), dtype=torch.float64).detach().cpu()
     return {"total": torch.special.entr(probs).sum(-1)}
 
 
 def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tensor, Tensor | None]:
-    labels = torch.as_tensor(labels).detach().cpu()
+    labels = torch.as_tensor(without_table(labels, "labels")).detach().cpu()
     counts = None
     if isinstance(probs, Prediction):
         probs = probs.probs
@@ -241,7 +242,7 @@ def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tens
                 counts = counts.repeat_interleave(labels[0].numel())
             probs, labels = probs.flatten(0, -2), labels.flatten()
     # With its dtype at once: a list of numbers would be float32 otherwise.
-    probs = torch.as_tensor(probs, dtype=torch.float64).detach().cpu()
+    probs = torch.as_tensor(without_table(probs, "probs"), dtype=torch.float64).detach().cpu()
     shape = tuple(probs.shape)
     require(probs.ndim == 2 and probs.numel() > 0, "probs", "of shape (examples, classes)", shape)
     rule = f"of shape (examples,), here ({shape[0]},)"

@@ -11,6 +11,7 @@ from sbmc.checks import Phrase, require
 from sbmc.prediction.metrics.classification import ece
 from sbmc.prediction.metrics.weighting import as_weights
 from sbmc.prediction.prediction import Prediction
+from sbmc.storage.tables import without_table
 
 
 def multilabel_metrics(
@@ -80,8 +81,8 @@ def _checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
         got = Phrase(f"probabilities of shape {shape}")
         require(len(shape) == 3 and shape[2] == 2, "prediction", rule, got)
         probs = probs.probs[..., 1]
-    on = torch.as_tensor(probs, dtype=torch.float64).detach().cpu().numpy()
-    truth = torch.as_tensor(labels).detach().cpu().numpy()
+    on = torch.as_tensor(without_table(probs, "probs"), dtype=torch.float64).detach().cpu().numpy()
+    truth = torch.as_tensor(without_table(labels, "labels")).detach().cpu().numpy()
     rule = "of shape (examples, labels)"
     require(on.ndim == 2 and on.size > 0, "probs", rule, on.shape)
     require(

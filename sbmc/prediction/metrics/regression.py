@@ -20,6 +20,7 @@ from sbmc.prediction.metrics.classification import nll
 from sbmc.prediction.metrics.weighting import weighted_mean
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.randomness import Stream, generator
+from sbmc.storage.tables import without_table
 
 
 def rmse(mean: Any, targets: Any, *, weights: Any = None) -> float:
@@ -252,7 +253,7 @@ def _draws(draws: Any, targets: Any) -> tuple[Tensor, Tensor]:
 
 def _float64(values: Any) -> Tensor:
     # With its dtype at once: a list of numbers would be float32 otherwise.
-    return torch.as_tensor(values, dtype=torch.float64).detach().cpu()
+    return torch.as_tensor(without_table(values, "targets"), dtype=torch.float64).detach().cpu()
 
 
 def _same_shape(

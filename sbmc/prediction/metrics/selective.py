@@ -13,6 +13,7 @@ from sbmc.prediction.base import as_targets
 from sbmc.prediction.metrics.weighting import as_weights
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
+from sbmc.storage.tables import without_table
 
 
 class RiskCoverage(NamedTuple):
@@ -110,7 +111,8 @@ def aurc(prediction: Any, targets: Any, *, weights: Any = None) -> float:
 
 def _checked(score: Any, loss: Any) -> tuple[np.ndarray, np.ndarray]:
     scores, losses = (
-        torch.as_tensor(each, dtype=torch.float64).detach().cpu().numpy() for each in (score, loss)
+        torch.as_tensor(without_table(each, name), dtype=torch.float64).detach().cpu().numpy()
+        for each, name in ((score, "score"), (loss, "targets"))
     )
     good = scores.ndim == 1 and len(scores) > 0
     require(good, "score", "of shape (examples,), with at least one", scores.shape)

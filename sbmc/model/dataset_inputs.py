@@ -1,0 +1,68 @@
+"""Inputs of a data set without its targets, for predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, default_collate
+
+from sbmc.checks import BadInput, Phrase, require
+from sbmc.model.data import READ_BATCH, Inputs, batch_inputs, is_array, leaves, tree_map
+from sbmc.model.hugging_face import in_torch_format
+
+
+def is_dataset(value: Any) -> bool:
+    """Whether it is a map-style data set: neither an array, nor a list, tuple, dict or loader."""
+    readable = hasattr(value, "__getitem__") and hasattr(value, "__len__")
+    other = isinstance(value, (list, tuple, DataLoader)) or hasattr(value, "__array__")
+    return readable and not other and not is_array(value)
+
+
+def dataset_inputs(dataset: Any, arity: int | None = None, name: str = "inputs") -> Inputs:
+    """The inputs of all items of a data set, in its order; targets, if it has any, are dropped.
+
+    Args:
+        dataset: a map-style data set, whose items are inputs, `(inputs, target)`, `(a, b, target)`
+            or dicts.
+        arity: inputs that the model takes, if it is known; see `batch_inputs`.
+        name: what error messages call it.
+
+    Returns:
+        The inputs.
+
+    Raises:
+        BadInput: it is empty, or its items cannot be put together.
+
+    Example:
+        >>> from torch.utils.data import TensorDataset
+        >>> dataset_inputs(TensorDataset(torch.ones(3, 2), torch.tensor([0, 1, 1]))).shape
+        torch.Size([3, 2])
+    """
+    total = len(dataset)
+    require(total > 0, name, "non-empty", Phrase("0 examples"))
+    dataset = in_torch_format(dataset, name)
+    parts = []
+    for start in range(0, total, READ_BATCH):
+        items = [dataset[index] for index in range(start, min(start + READ_BATCH, total))]
+        try:
+            batch = default_collate(items)
+        except (TypeError, RuntimeError, KeyError) as error:
+            raise BadInput(
+                f"`{name}` must be samples that collate into a batch, but got samples that do not. "
+                "Give tensors of one shape, or a DataLoader with a collate_fn."
+            ) from error
+        # A data set of tensors, without targets, is collated into one tensor.
+        parts.append(batch_inputs(batch, name, arity))
+    columns = zip(*(leaves(part) for part in parts), strict=True)
+    joined = iter([torch.cat(column) for column in columns])
+    return tree_map(lambda _: next(joined), parts[0])
+
+
+def arity_of(described: Mapping[str, Any] | None) -> int | None:
+    """Inputs that a model takes by position, by `Posterior.input_description`; None if unknown."""
+    rows = (described or {}).get("inputs")
+    if not rows or rows["form"] == "dict":
+        return None
+    return len(rows["leaves"])
