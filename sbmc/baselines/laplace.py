@@ -24,6 +24,7 @@ from sbmc.likelihoods import Categorical, Likelihood, as_likelihood, known_varia
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.functional import call_model
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
 from sbmc.prior.laplace_fit import fit_laplace
 from sbmc.randomness import Stream, generator
@@ -98,6 +99,7 @@ def laplace(
         require_count(value, name)
     require_count(seed, "seed", least=0)
     check_variance(prior_variance)
+    model = unwrapped(model)
     space = select_parameters(model, parameters)
     check_variance_size(prior_variance, space.dim)
     several = isinstance(prior_variance, Tensor) and prior_variance.numel() > 1

@@ -23,6 +23,7 @@ from sbmc.model.data import as_examples
 from sbmc.model.functional import call_model
 from sbmc.model.noise import require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
 from sbmc.randomness import Stream, generator
 from sbmc.training import train_ensemble
@@ -135,6 +136,7 @@ def train_mc_dropout(
         3
     """
     _check_rate(rate)
+    model = unwrapped(model)
     space = select_parameters(model, parameters)
     require_noise(as_likelihood(training.get("likelihood", "categorical")), space)
     names = dropout_layers(model, layers, space)
@@ -208,6 +210,7 @@ def dropout_posterior(
     require_count(samples, "samples")
     require_count(seed, "seed", least=0)
     family = as_likelihood(likelihood)
+    trained = unwrapped(trained)
     space = select_parameters(trained, parameters)
     names = dropout_layers(trained, layers, space)
     epochs = trained_epochs(trained, anchor_epochs)

@@ -20,6 +20,7 @@ from sbmc.likelihoods import as_likelihood
 from sbmc.model.data import Examples
 from sbmc.model.functional import call_model
 from sbmc.model.parameters import ParameterSpace, Selection, named_tensors, select_parameters
+from sbmc.model.wrappers import unwrapped
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
 from sbmc.training.group import VALIDATION_CHUNK
@@ -120,6 +121,7 @@ def train_swa(
         batch_size=batch_size,
         initial=initial,
     )
+    model = unwrapped(model)
     space = select_parameters(model, parameters)
     check_variance_size(prior_variance, space.dim)
     data = checked_data(model, space, train, validation, as_likelihood(likelihood))

@@ -28,6 +28,7 @@ from sbmc.baselines.swa import (
 from sbmc.checks import is_number, require
 from sbmc.likelihoods import as_likelihood
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
 from sbmc.randomness import Stream, generator
 from sbmc.training.module import seeded
@@ -128,6 +129,7 @@ def swag(
     )
     rule = "at least 2 less than `epochs`, for a covariance"
     require(epochs - warmup_epochs >= 2, "warmup_epochs", rule, warmup_epochs)
+    model = unwrapped(model)
     space = select_parameters(model, parameters)
     check_variance_size(prior_variance, space.dim)
     data = checked_data(model, space, train, validation, as_likelihood(likelihood))

@@ -23,6 +23,7 @@ from sbmc.checks import BadInput, Phrase, is_number, nearest, require
 from sbmc.islands.island import Start, StartAtMembers, start_at_anchor, start_at_prior
 from sbmc.likelihoods import Likelihood
 from sbmc.model.parameters import ParameterSpace, named_tensors
+from sbmc.model.wrappers import unwrapped
 from sbmc.prior.gaussian import (
     AnchoredPrior,
     anchored_prior,
@@ -207,7 +208,7 @@ def _members(
     """The modules of an ensemble or a list, and their weights `(members, dim)`."""
     # A module may be iterable (Sequential), but its layers are not members.
     several = isinstance(value, Iterable) and not isinstance(value, (str, nn.Sequential))
-    models = list(value) if several else []
+    models = [unwrapped(each) for each in value] if several else []
     good = bool(models) and all(isinstance(m, nn.Module) for m in models)
     shown = Phrase("no modules" if several and not models else type(value).__name__)
     require(good, argument, rule, shown)

@@ -41,8 +41,9 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
 
     Args:
         model: the trained network; never changed. It is evaluated in evaluation mode. Any way of
-            training will do for an anchor: the MAP, averaged weights (SWA; of an `AveragedModel`
-            give its `.module`), a network trained with dropout.
+            training will do for an anchor: the MAP, averaged weights (SWA), a network trained with
+            dropout. Out of `torch.compile`, `AveragedModel`, `DataParallel` and
+            `DistributedDataParallel` the network inside is taken.
         data: the training data: `(inputs, targets)` of tensors, arrays or pandas tables, a
             map-style `Dataset` (Hugging Face's too) or a `DataLoader`.
         s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.

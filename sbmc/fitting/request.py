@@ -13,6 +13,7 @@ from torch import nn
 from sbmc.checks import nearest, require
 from sbmc.fitting.compute import USUAL_COMPUTE, Compute
 from sbmc.model.parameters import Selection
+from sbmc.model.wrappers import unwrapped
 from sbmc.prior.options import USUAL_PRIOR, Prior
 from sbmc.prior.original import PriorVariance
 from sbmc.samplers.contract import Sampler
@@ -54,6 +55,7 @@ class FitRequest:
         return DEFAULT_PARTICLES if self.particles is None else self.particles
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "model", unwrapped(self.model))
         require(isinstance(self.prior, Prior), "prior", "sbmc.Prior(...)", self.prior)
         require(isinstance(self.compute, Compute), "compute", "sbmc.Compute(...)", self.compute)
 

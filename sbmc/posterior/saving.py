@@ -19,6 +19,7 @@ from sbmc.likelihoods.choice import OF_FUNCTIONS, from_description
 from sbmc.model.functional import converted
 from sbmc.model.noise import NOISE, with_noise
 from sbmc.model.parameters import ParameterSpace, named_tensors
+from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
@@ -103,6 +104,7 @@ def load(
     require(
         isinstance(model, nn.Module), "model", "a torch.nn.Module", Phrase(type(model).__name__)
     )
+    model = unwrapped(model)
     metadata, tensors = _read(Path(path))
     space = ParameterSpace(
         tuple(metadata["names"]), tuple(torch.Size(shape) for shape in metadata["shapes"])

@@ -11,6 +11,7 @@ from torch import nn
 from sbmc.likelihoods import as_likelihood
 from sbmc.model.data import as_examples
 from sbmc.model.parameters import Selection, select_parameters
+from sbmc.model.wrappers import unwrapped
 from sbmc.prior.by_layer import MOST_MEAN_SQUARE, ParameterPrior
 from sbmc.prior.original import OriginalPrior, PriorVariance, resolve_prior
 
@@ -130,6 +131,7 @@ def describe_prior(
         note: Widened to half the mean square of the weights, because that was more than 2 times \
 the rule's variance: 3.weight. This is empirical Bayes, so no evidence is reported.
     """
+    model = unwrapped(model)
     space = select_parameters(model, parameters)
     weights = space.flatten(model)
     examples = None if data is None else as_examples(data)

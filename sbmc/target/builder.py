@@ -17,6 +17,7 @@ from sbmc.model.functional import converted, evaluation_copy
 from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.noise import learn_noise, require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.model.wrappers import unwrapped
 from sbmc.prior.gaussian import anchored_prior
 from sbmc.prior.original import PriorVariance, resolve_prior
 from sbmc.target.engine import LikelihoodEngine, Source
@@ -182,6 +183,7 @@ def build_target(
     good = chunk_size is None or (is_whole(chunk_size) and chunk_size >= 1)
     require(good, "chunk_size", "a positive integer", chunk_size)
     check_path(path)
+    model = unwrapped(model)
     space = select_parameters(model, parameters)
     weights = space.flatten(model)
     dtype = weights.dtype if dtype is None else dtype

@@ -24,6 +24,7 @@ from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.recorder import record
 from sbmc.model.recording import Constant, Operation, Parameter, Recording, Unsupported
 from sbmc.model.rules import known_by_rule
+from sbmc.model.wrappers import unwrapped
 from sbmc.target.builder import EngineBuilder
 from sbmc.target.engine import LikelihoodEngine
 
@@ -165,6 +166,7 @@ def find_explanation(
     """What `explain` prints, without printing it; the arguments are the same."""
     good = is_whole(particles) and particles >= 1
     require(good, "particles", "a positive integer", particles)
+    model = unwrapped(model)
     space = select_parameters(model, parameters)
     family = as_likelihood(likelihood)
     anchor = space.flatten(model)

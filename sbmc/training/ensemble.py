@@ -19,6 +19,7 @@ from sbmc.log import logger
 from sbmc.model.data import Inputs
 from sbmc.model.forward import build_forward
 from sbmc.model.parameters import ParameterSpace, Selection
+from sbmc.model.wrappers import unwrapped
 from sbmc.prior.original import PriorVariance
 from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
@@ -147,6 +148,7 @@ def train_ensemble(
         >>> len(ensemble), ensemble.positions.shape, ensemble.epochs
         (3, torch.Size([3, 6]), 2.0)
     """
+    model = unwrapped(model)
     require_count(members, "members")
     if member_chunk is not None:
         require_count(member_chunk, "member_chunk")

@@ -16,6 +16,7 @@ from sbmc.fitting.preparation import describe_sampler
 from sbmc.likelihoods import Categorical, Custom, as_likelihood, known_variance
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.parameters import Selection, select_parameters
+from sbmc.model.wrappers import unwrapped
 from sbmc.prior.options import Prior, changed_options
 from sbmc.randomness import generator
 from sbmc.samplers import HMC
@@ -140,6 +141,7 @@ def tune(
         initial="prior",
         seed=seed,
     )
+    model = unwrapped(model)
     space = select_parameters(model, parameters)
     checked = checked_data(model, space, as_examples(data), None, family).train
     data_digest = digest(checked.inputs, checked.targets)
