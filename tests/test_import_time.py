@@ -72,3 +72,19 @@ def test_commands_of_the_studies_can_be_imported_before_the_command_line():
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert "resume" in done.stdout
+
+
+PREDICTING = f"""
+import sys, torch, sbmc
+inputs, net = torch.randn(20, 2), torch.nn.Linear(2, 2)
+options = {{"s": 0.1, "sampler": sbmc.HMC(steps=16), "particles": 2, "progress": False}}
+posterior = sbmc.fit(net, (inputs, torch.arange(20) % 2), **options)
+prediction = posterior.predict(inputs)
+prediction.probs, prediction.epistemic, prediction.interval(0.9, kind="credible")
+print(",".join(name for name in {HEAVY!r} if name in sys.modules))
+"""
+
+
+def test_fitting_and_predicting_import_nothing_heavy():
+    done = forked.run(["-W", "ignore", "-c", PREDICTING], check=True)
+    assert done.stdout.strip() == ""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from sbmc.model.fallbacks import without_fallback_warnings
 from sbmc.model.recording import Unsupported, operator
 
 
@@ -174,7 +175,8 @@ def by_vmap(call: Call) -> Any:
 
     axes = tuple(value.axis for value in carried)
     each = torch.func.vmap(one, in_dims=axes, randomness="error")
-    return as_values(each(*(value.tensor for value in carried)), 0)
+    with without_fallback_warnings():
+        return as_values(each(*(value.tensor for value in carried)), 0)
 
 
 def reshape(call: Call) -> Value:

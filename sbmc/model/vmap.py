@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from sbmc.model.data import Inputs
+from sbmc.model.fallbacks import without_fallback_warnings
 from sbmc.model.functional import CopiedModel, call_model
 from sbmc.model.recorder import without_shortcuts
 
@@ -50,5 +51,5 @@ class VmapForward(CopiedModel):
 
         each = vmap(one, in_dims=(0, 0 if stacked else None), randomness="error")
         # `vmap` hides that gradients are wanted, by which attention layers would know.
-        with self._module_lock, without_shortcuts():
+        with self._module_lock, without_shortcuts(), without_fallback_warnings():
             return each(self.space.split(theta), inputs)

@@ -27,8 +27,12 @@ def posterior_card(posterior: Posterior) -> str:
     ]
     if "sampler" in settings:
         rows.append(("sampler", str(settings["sampler"])))
-    if settings.get("s") is not None:
-        rows.append(("s", f"{settings['s']:g}"))
+    s = settings.get("s")
+    if s is not None:
+        rows.append(("s", s if isinstance(s, str) else f"{s:g}"))
+    if posterior.mixture is not None:
+        members = (member for member in posterior.mixture.members if member.weight > 0)
+        rows += [(f"weight of {member.name}", f"{member.weight:.3f}") for member in members]
     if settings.get("evidence_withheld") and posterior.weighting == "evidence":
         rows.append(("evidence", f"withheld ({settings['evidence_withheld']})"))
     rows.append(("epochs per particle", f"{posterior.cost.epochs:g}"))

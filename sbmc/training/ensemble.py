@@ -286,17 +286,19 @@ def _run(
     buffers: list[dict[str, Tensor]] = []
     name = "training" if members == 1 else f"training {members} members"
     with open_progress(progress, name, total=members * max_epochs, unit="epochs") as bar:
+
+        def report(current: list[TrainingHistory], active: int) -> None:
+            done = sum(history.epochs for history in [*histories, *current])
+            shown: dict[str, object] = {"still_training": active} if members > 1 else {}
+            last = [h.validation_loss[-1] for h in current if h.validation_loss]
+            if last:
+                shown["validation_loss"] = sum(last) / len(last)
+            ended = active == 0 and len(histories) + len(current) == members
+            if ended and done < members * max_epochs:
+                shown = {"stopped": "early", **shown}
+            bar.update(done, **shown)
+
         for group in groups:
-
-            def report(current: list[TrainingHistory], active: int, before: int = group[0]) -> None:
-                # A member that stops early has no epochs left to do.
-                stopped = before + len(current) - active
-                epoch = max(history.epochs for history in current)
-                last = [h.validation_loss[-1] for h in current if h.validation_loss]
-                shown = {"validation_loss": sum(last) / len(last)} if last else {}
-                done = stopped * max_epochs + active * epoch
-                bar.update(done, epoch=epoch, still_training=active, **shown)
-
             trained, course, own = trainer(group, report)
             positions.append(trained)
             histories += course
