@@ -39,10 +39,12 @@ def diagnose(
     """R-hat, nested R-hat, ESS and IACT of parameters, log density and predictions.
 
     With several draws of each chain (`HMC(draws=...)`), R-hat, ESS and IACT are those of all chains
-    of all islands. With one draw, and for SMC, there is nested R-hat alone.
+    of all islands. With one draw, and for SMC, there is nested R-hat alone. With one draw of one
+    island, and for the mixture of `s="auto"`, whose members have different targets, there is
+    nothing to compare: the notes say so, and what the run itself found.
 
     Args:
-        posterior: of `fit`, with several islands or with four or more draws of each chain.
+        posterior: of `fit`. Statistics need several islands, or four draws of each chain.
         inputs: inputs whose predictions are diagnosed: the probability of each class, or each
             output.
         data: `(inputs, targets)`, the training data, whose log likelihood is diagnosed. It costs
@@ -62,7 +64,7 @@ def diagnose(
         The diagnostics; print them for a table.
 
     Raises:
-        BadInput: an argument breaks its rule, or there is too little to compare.
+        BadInput: an argument breaks its rule.
         ImportError: ArviZ, which is needed for four draws or more, is not installed.
 
     Example:
@@ -83,7 +85,9 @@ def diagnose(
     require(good, "projections", "a positive integer", projections)
     rng = generator(seed)
     layout = find_layout(posterior, draws)
-    _require_enough(layout, superchains)
+    if reason := _nothing_to_compare(posterior, layout, superchains):
+        notes = (reason, *_own_verdict(posterior))
+        return Diagnostics(layout.islands, layout.chains, layout.draws, (), None, notes)
     if prior is None and data is not None:
         prior = posterior.priors
     power = posterior.power if power is None else power
@@ -138,18 +142,33 @@ def _as_priors(
     return priors
 
 
-def _require_enough(layout: Layout, superchains: str) -> None:
+def _nothing_to_compare(posterior: Posterior, layout: Layout, superchains: str) -> str:
+    """Why there are no statistics; empty if there are some."""
+    if posterior.mixture is not None:
+        return (
+            "This is a mixture of posteriors with different targets, between which R-hat says "
+            "nothing. Give `s` and several `islands`, or `draws` of a sampler, to compare chains."
+        )
     groups, size = layout.islands, layout.chains
     if superchains == "starts":
         groups, size = size, groups
-    enough = layout.draws >= FEWEST_DRAWS or (groups > 1 and size * layout.draws > 1)
-    require(
-        enough,
-        "posterior",
-        f"one to compare (nested R-hat needs at least two {superchains} of several draws, "
-        f"R-hat and the effective sample size need {FEWEST_DRAWS} draws of a chain)",
-        Phrase(f"islands: {layout.islands}, chains: {layout.chains}, draws: {layout.draws}"),
+    if layout.draws >= FEWEST_DRAWS or (groups > 1 and size * layout.draws > 1):
+        return ""
+    return (
+        f"There is nothing to compare: nested R-hat needs at least two {superchains} of several "
+        f"draws, R-hat and the effective sample size need {FEWEST_DRAWS} draws of a chain. "
+        "fit(..., islands=4) gives the former, a sampler with draws=20 the latter."
     )
+
+
+def _own_verdict(posterior: Posterior) -> list[str]:
+    """What the run found out about itself, in sentences."""
+    health = posterior.health
+    if not health.figures:
+        return []
+    settling = posterior.settings.get("settling")
+    verdict = f"Health: {health}" + ("." if health.ok else "")
+    return [verdict, *([str(settling)] if settling else [])]
 
 
 def _chain_weights(posterior: Posterior, layout: Layout, superchains: str) -> np.ndarray:

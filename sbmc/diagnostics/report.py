@@ -52,7 +52,7 @@ class Diagnostics:
         islands: how many completed.
         chains: per island.
         draws: per chain.
-        summaries: one for each group of quantities.
+        summaries: one for each group of quantities; none where there is nothing to compare.
         nested_expected: nested R-hat of independent draws from one distribution, √(1 + 1/M) for
             equal weights; None for several draws of a chain, where it depends on how they mix.
         notes: what a reader should know about these numbers.
@@ -79,11 +79,10 @@ class Diagnostics:
     def __rich__(self) -> Table:
         from rich.table import Table
 
-        title = f"{self.islands} islands × {self.chains} chains × {self.draws} draws"
         caption = ["worst / median over the quantities"]
         if self.nested_expected is not None:
             caption.append(f"nested R-hat of independent draws: {self.nested_expected:.4g}")
-        table = Table(title=title, caption="\n".join([*caption, *self.notes]))
+        table = Table(title=self._title, caption="\n".join([*caption, *self.notes]))
         table.add_column("quantity")
         for heading in ("number", "R-hat", "nested R-hat", "ESS", "IACT"):
             table.add_column(heading, justify="right", no_wrap=True)
@@ -98,9 +97,15 @@ class Diagnostics:
             table.add_row(each.name, str(each.quantities), *cells)
         return table
 
+    @property
+    def _title(self) -> str:
+        return f"{self.islands} islands × {self.chains} chains × {self.draws} draws"
+
     def __str__(self) -> str:
         from rich.console import Console
 
+        if not self.summaries:
+            return "\n".join([self._title, *self.notes])
         page = io.StringIO()
         Console(file=page, width=100, color_system=None).print(self)
         return page.getvalue().rstrip()

@@ -37,4 +37,4 @@ def convergence(posterior: Posterior, data: DataBundle) -> dict[str, Any] | None
     except (BadInput, ImportError) as error:
         logger.debug("no diagnostics in the record: %s", error)
         return None
-    return jsonable(diagnosis.as_dict())
+    return jsonable(diagnosis.as_dict()) if diagnosis.summaries else None

@@ -214,9 +214,6 @@ def test_it_prints_a_table_and_is_plain_values():
 @pytest.mark.parametrize(
     ("shape", "options", "words"),
     [
-        ((1, 5, 1), {}, "nested R-hat needs at least two islands"),
-        ((1, 5, 1), {}, "but got islands: 1, chains: 5, draws: 1"),
-        ((3, 1, 1), {}, "nested R-hat needs at least two islands of several draws"),
         ((2, 2, 1), {"superchains": "chains"}, "`superchains` must be one of islands, starts"),
         ((2, 2, 1), {"projections": 0}, "`projections` must be a positive integer"),
         ((2, 2, 1), {"draws": 3}, "`draws` must be a positive divisor of the 2 rows of an island"),
@@ -230,9 +227,37 @@ def test_it_prints_a_table_and_is_plain_values():
         ),
     ],
 )
-def test_too_little_and_bad_arguments_are_refused(shape, options, words):
+def test_bad_arguments_are_refused(shape, options, words):
     with pytest.raises(BadInput, match=words):
         diagnose(posterior_of(normal_values(*shape)), **options)
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 1), (3, 1, 1), (1, 1, 1)])
+def test_where_there_is_nothing_to_compare_it_says_what_is_needed(shape):
+    found = diagnose(posterior_of(normal_values(*shape)), INPUTS, data=(INPUTS, LABELS))
+    assert found.summaries == ()
+    assert "nested R-hat needs at least two islands of several draws" in found.notes[0]
+    assert "worst / median" not in str(found)
+    assert "nothing to compare" in str(found)
+
+
+def test_of_default_posteriors_it_says_what_the_run_found(recwarn):
+    import sbmc
+
+    torch.manual_seed(0)
+    net, labels = torch.nn.Linear(3, 2), torch.arange(60) % 2
+    inputs = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    data, unseen = (inputs[:40], labels[:40]), (inputs[40:], labels[40:])
+    options = {"budget": sbmc.Budget(trainings=20, trained_epochs=10), "progress": False}
+    single = sbmc.fit(net, data, **options)
+    found = diagnose(single, inputs)
+    assert "nothing to compare" in found.notes[0]
+    assert found.notes[1].startswith(f"Health: {single.health.word}")
+    assert found.notes[2] == single.settings["settling"]
+    mixture = diagnose(sbmc.fit(net, data, validation=unseen, **options), inputs)
+    assert mixture.summaries == ()
+    assert mixture.notes[0].startswith("This is a mixture of posteriors with different targets")
+    assert mixture.notes[1].startswith("Health: ")
 
 
 def test_something_else_than_a_posterior_is_refused():
