@@ -24,13 +24,16 @@ class EmbedOptions:
         Path | None,
         typer.Option(help="The .npz file; SOURCE.npz if not given.", show_default=False),
     ] = None
-    batch_size: Annotated[str, typer.Option(help="Items at a time.")] = "32"
+    batch_size: Annotated[str, typer.Option(metavar="INTEGER", help="Items at a time.")] = "32"
     dtype: Annotated[
         str, typer.Option(help="Precision of the computation: float32, bfloat16 or float16.")
     ] = "float32"
     limit: Annotated[
         Text,
-        typer.Option(help="Embed so many at most: the first rows, or of each class in turn."),
+        typer.Option(
+            metavar="INTEGER",
+            help="Embed so many at most: the first rows, or of each class in turn.",
+        ),
     ] = None
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu"
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False
@@ -71,7 +74,10 @@ def text_command(
     text_column: Annotated[str, typer.Option(help="Of a file: where the text is.")] = "text",
     label_column: Annotated[str, typer.Option(help="Of a file: where the class is.")] = "label",
     max_tokens: Annotated[
-        Text, typer.Option(help="Where texts are cut; the model's limit if not given.")
+        Text,
+        typer.Option(
+            metavar="INTEGER", help="Where texts are cut; the model's limit if not given."
+        ),
     ] = None,
     options: EmbedOptions,
 ) -> int:
@@ -98,7 +104,7 @@ def images_command(
     weights: Annotated[
         Path | None, typer.Option(help="File of the network's weights. Nothing is downloaded.")
     ] = None,
-    size: Annotated[str, typer.Option(help="Pixels of a side.")] = "224",
+    size: Annotated[str, typer.Option(metavar="INTEGER", help="Pixels of a side.")] = "224",
     options: EmbedOptions,
 ) -> int:
     """Embed pictures. The same command continues one that was stopped."""

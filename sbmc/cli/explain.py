@@ -26,14 +26,21 @@ def explain_command(
     ] = None,
     tokens: Annotated[
         Text,
-        typer.Option(help="With a shape: inputs are whole numbers below this, for an embedding."),
+        typer.Option(
+            metavar="INTEGER",
+            help="With a shape: inputs are whole numbers below this, for an embedding.",
+        ),
     ] = None,
-    examples: Annotated[str, typer.Option(help="With a shape: examples of an epoch.")] = "256",
+    examples: Annotated[
+        str, typer.Option(metavar="INTEGER", help="With a shape: examples of an epoch.")
+    ] = "256",
     parameters: Annotated[
         str, typer.Option(help="What is sampled: all, last, or a pattern on parameter names.")
     ] = "all",
     likelihood: Annotated[str, typer.Option(help="categorical or gaussian.")] = "categorical",
-    particles: Annotated[str, typer.Option(help="How many are evaluated together.")] = "10",
+    particles: Annotated[
+        str, typer.Option(metavar="INTEGER", help="How many are evaluated together.")
+    ] = "10",
     path: Annotated[str, typer.Option(help="auto, fused, vmap or loop.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     debug: DebugOption = False,

@@ -28,23 +28,31 @@ _COLUMNS = (
 
 def head_command(
     file: Annotated[Path, typer.Argument(help="Embeddings with labels, of `sbmc embed`.")],
-    v: Annotated[str, typer.Option("--v", help="Prior variance.")] = "1",
-    s: Annotated[str, typer.Option("--s", help="Scale of the prior, in [0, 1].")] = "0.1",
+    v: Annotated[str, typer.Option("--v", metavar="NUMBER", help="Prior variance.")] = "1",
+    s: Annotated[
+        str, typer.Option("--s", metavar="NUMBER", help="Scale of the prior, in [0, 1].")
+    ] = "0.1",
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose v and s by cross-validation instead.")
     ] = False,
-    particles: Annotated[str, typer.Option(help="Particles of an island.")] = "10",
-    islands: Annotated[str, typer.Option(help="Independent islands.")] = "1",
-    epochs: Annotated[str, typer.Option(help="Budget of each chain.")] = "160",
-    max_epochs: Annotated[str, typer.Option(help="Epochs of training, at most.")] = "1000",
+    particles: Annotated[
+        str, typer.Option(metavar="INTEGER", help="Particles of an island.")
+    ] = "10",
+    islands: Annotated[str, typer.Option(metavar="INTEGER", help="Independent islands.")] = "1",
+    epochs: Annotated[str, typer.Option(metavar="INTEGER", help="Budget of each chain.")] = "160",
+    max_epochs: Annotated[
+        str, typer.Option(metavar="INTEGER", help="Epochs of training, at most.")
+    ] = "1000",
     held_out: Annotated[
-        str, typer.Option(help="One example in so many is held out, to measure.")
+        str, typer.Option(metavar="INTEGER", help="One example in so many is held out, to measure.")
     ] = "5",
     ood: Annotated[
         list[Path] | None,
         typer.Option(help="Embeddings of other data, to measure entropies on; may be repeated."),
     ] = None,
-    seed: Annotated[str, typer.Option(help="Of split, training and sampling.")] = "0",
+    seed: Annotated[
+        str, typer.Option(metavar="INTEGER", help="Of split, training and sampling.")
+    ] = "0",
     out: Annotated[
         Path, typer.Option(help="Folder of the records; a folder of the file's name is made in it.")
     ] = Path("runs"),

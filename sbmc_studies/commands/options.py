@@ -15,8 +15,8 @@ from sbmc.cli.options import Text, given_options
 _EXECUTION = "How islands are run (no option of these changes a result)"
 
 
-def _execution(text: str) -> Any:
-    return typer.Option(help=text, rich_help_panel=_EXECUTION, show_default=False)
+def _execution(text: str, kind: str | None = None) -> Any:
+    return typer.Option(help=text, metavar=kind, rich_help_panel=_EXECUTION, show_default=False)
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,30 @@ class ExecutionOptions:
         _execution("in-process (default; islands folded into batches), processes, or ray."),
     ] = None
     workers: Annotated[
-        Text, _execution("How many islands run at a time; alone it means processes.")
+        Text, _execution("How many islands run at a time; alone it means processes.", "INTEGER")
     ] = None
     address: Annotated[
         Text, _execution("Address of a Ray cluster to join, such as auto or HOST:6379.")
     ] = None
-    cpus: Annotated[Text, _execution("CPUs that Ray reserves for an island.")] = None
-    gpus: Annotated[Text, _execution("GPUs that Ray reserves for an island.")] = None
-    retries: Annotated[Text, _execution("How often a lost island is tried again (default 2).")] = (
-        None
-    )
+    cpus: Annotated[Text, _execution("CPUs that Ray reserves for an island.", "NUMBER")] = None
+    gpus: Annotated[Text, _execution("GPUs that Ray reserves for an island.", "NUMBER")] = None
+    retries: Annotated[
+        Text, _execution("How often a lost island is tried again (default 2).", "INTEGER")
+    ] = None
     checkpoint_every: Annotated[
         Text,
-        _execution("Seconds between two snapshots of an island (default 60; 0: every snapshot)."),
+        _execution(
+            "Seconds between two snapshots of an island (default 60; 0: every snapshot).", "NUMBER"
+        ),
     ] = None
     memory_limit: Annotated[
         Text, _execution("Memory of each process that runs islands, such as 2GiB or 500MB.")
     ] = None
     chunk_size: Annotated[
         Text,
-        _execution("Examples that go through the network together (chosen if not given)."),
+        _execution(
+            "Examples that go through the network together (chosen if not given).", "INTEGER"
+        ),
     ] = None
 
     def read(self) -> dict[str, Any]:
@@ -87,25 +91,40 @@ def _read(name: str, text: str) -> Any:
 class SettingOptions:
     """Settings of a method that have an option; `--set` takes all others."""
 
-    s: Annotated[Text, typer.Option("--s", help="Scale of the prior, in [0, 1].")] = None
-    prior_variance: Annotated[Text, typer.Option(help="Variance of the prior.")] = None
-    particles: Annotated[Text, typer.Option(help="Particles of an island.")] = None
-    islands: Annotated[Text, typer.Option(help="Independent islands.")] = None
+    s: Annotated[
+        Text, typer.Option("--s", metavar="NUMBER", help="Scale of the prior, in [0, 1].")
+    ] = None
+    prior_variance: Annotated[
+        Text, typer.Option(metavar="NUMBER", help="Variance of the prior.")
+    ] = None
+    particles: Annotated[Text, typer.Option(metavar="INTEGER", help="Particles of an island.")] = (
+        None
+    )
+    islands: Annotated[Text, typer.Option(metavar="INTEGER", help="Independent islands.")] = None
     first_island: Annotated[
         Text,
         typer.Option(
+            metavar="INTEGER",
             help="Number of the first island: two machines can each make some islands of one run, "
-            "for `sbmc merge`."
+            "for `sbmc merge`.",
         ),
     ] = None
-    steps: Annotated[Text, typer.Option(help="Moves of each chain.")] = None
-    epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None
-    leapfrog: Annotated[Text, typer.Option(help="Leapfrog steps of a move.")] = None
+    steps: Annotated[Text, typer.Option(metavar="INTEGER", help="Moves of each chain.")] = None
+    epochs: Annotated[
+        Text, typer.Option(metavar="INTEGER", help="Instead of steps: a budget for each chain.")
+    ] = None
+    leapfrog: Annotated[Text, typer.Option(metavar="INTEGER", help="Leapfrog steps of a move.")] = (
+        None
+    )
     trajectory: Annotated[
-        Text, typer.Option(help="Instead of leapfrog: length of a move, such as pi/2.")
+        Text,
+        typer.Option(metavar="NUMBER", help="Instead of leapfrog: length of a move, such as pi/2."),
     ] = None
     mutations: Annotated[
-        Text, typer.Option(help="Moves of SMC at each temperature (with eta: at most so many).")
+        Text,
+        typer.Option(
+            metavar="INTEGER", help="Moves of SMC at each temperature (with eta: at most so many)."
+        ),
     ] = None
     island_weights: Annotated[
         Text, typer.Option(help="How SMC's islands are combined: evidence or equal.")
@@ -117,18 +136,24 @@ class SettingOptions:
         Text, typer.Option(help="What the prior is anchored at: map, swa or mc-dropout.")
     ] = None
     factor_variance: Annotated[
-        Text, typer.Option(help="Instead of s: variance of a Gaussian factor around the anchor.")
+        Text,
+        typer.Option(
+            metavar="NUMBER", help="Instead of s: variance of a Gaussian factor around the anchor."
+        ),
     ] = None
     covariance: Annotated[
         Text, typer.Option(help="Of the anchored prior: linear (s v), or laplace (diagonal).")
     ] = None
     split: Annotated[
         Text,
-        typer.Option(help="Instead of s: share of the likelihood whose Laplace fit is the prior."),
+        typer.Option(
+            metavar="NUMBER",
+            help="Instead of s: share of the likelihood whose Laplace fit is the prior.",
+        ),
     ] = None
-    posterior_temperature: Annotated[Text, typer.Option(help="Below 1 for a cold posterior.")] = (
-        None
-    )
+    posterior_temperature: Annotated[
+        Text, typer.Option(metavar="NUMBER", help="Below 1 for a cold posterior.")
+    ] = None
 
 
 AssignmentsOption = Annotated[

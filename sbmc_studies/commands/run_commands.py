@@ -63,7 +63,7 @@ def run_command(
         ),
     ] = None,
     also_islands: AlsoIslandsOption = None,
-    seed: Annotated[Text, typer.Option(help="One seed (default 0) ...")] = None,
+    seed: Annotated[Text, typer.Option(metavar="INTEGER", help="One seed (default 0) ...")] = None,
     seeds: Annotated[Text, typer.Option(help="... or several: 0-4, or 0,2,5.")] = None,
     set_: AssignmentsOption = None,
     data_dir: DataDirOption = None,
@@ -193,6 +193,7 @@ def tune_command(
         Text,
         typer.Option(
             "--v",
+            metavar="NUMBERS",
             help="Prior variances to try, such as 1/40,0.1,1 (default 0.01 to 10 in half decades). "
             "One alone is taken as chosen.",
             show_default=False,
@@ -202,21 +203,33 @@ def tune_command(
         Text,
         typer.Option(
             "--s",
+            metavar="NUMBERS",
             help="Scales to try (default 0,0.05,0.1,0.2,0.3,0.5,1; 0 is the MAP).",
             show_default=False,
         ),
     ] = None,
-    folds: Annotated[Text, typer.Option(help="Folds of the cross-validation.")] = "5",
+    folds: Annotated[
+        Text, typer.Option(metavar="INTEGER", help="Folds of the cross-validation.")
+    ] = "5",
     method: Annotated[Text, typer.Option(help="Whose s is chosen; see `sbmc methods`.")] = "s-hmc",
     preset: Annotated[
         Text,
         typer.Option(help="paper or best; by default the experiment's.", show_default=False),
     ] = None,
-    particles: Annotated[Text, typer.Option(help="Particles of each fit.")] = None,
-    epochs: Annotated[Text, typer.Option(help="Instead of steps: a budget for each chain.")] = None,
-    seed: Annotated[Text, typer.Option(help="Of folds, training and sampling.")] = "0",
+    particles: Annotated[
+        Text, typer.Option(metavar="INTEGER", help="Particles of each fit.")
+    ] = None,
+    epochs: Annotated[
+        Text, typer.Option(metavar="INTEGER", help="Instead of steps: a budget for each chain.")
+    ] = None,
+    seed: Annotated[
+        Text, typer.Option(metavar="INTEGER", help="Of folds, training and sampling.")
+    ] = "0",
     examples: Annotated[
-        Text, typer.Option(help="Use so many of the training examples, chosen at random.")
+        Text,
+        typer.Option(
+            metavar="INTEGER", help="Use so many of the training examples, chosen at random."
+        ),
     ] = None,
     extend: Annotated[
         bool,

@@ -93,3 +93,20 @@ def test_a_setting_is_given_once():
     for options, assignments in (({"s": "0.1"}, ["s=0.2"]), ({}, ["s=0.1", "s=0.2"])):
         with pytest.raises(BadInput, match=r"`s` must be given once \(it is 0.1 already\)"):
             join_settings(options, assignments)
+
+
+@pytest.mark.parametrize("command", ["head", "explain", "embed", "run", "tune", "resume"])
+def test_help_says_of_numbers_that_they_are_numbers(command):
+    from sbmc.cli.main import _all_commands
+
+    numeric = {"particles", "islands", "epochs", "seed", "steps", "s", "workers", "folds", "limit"}
+    found = _all_commands().commands[command]
+    parts = list(getattr(found, "commands", {}).values()) or [found]
+    kinds = {
+        option.name: option.metavar
+        for part in parts
+        for option in part.params
+        if option.name in numeric
+    }
+    assert kinds
+    assert set(kinds.values()) <= {"INTEGER", "NUMBER", "NUMBERS"}
