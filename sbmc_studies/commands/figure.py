@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sbmc.checks import BadInput, nearest, require
 from sbmc_studies.commands.gauntlet import GAUNTLET, draw_ranks
+from sbmc_studies.commands.options import require_records
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.figures.catalogue import EPOCHS, NAMES, draw_file
 
@@ -53,7 +54,7 @@ def draw_figure(
         for option, value in (("methods", methods), ("protocol", protocol)):
             rule = f"left out: the figure {EPOCHS} has curves of its own"
             require(value is None, option, rule, value)
-    require(records.is_dir(), "records", "a folder of records", str(records))
+    require_records(records)
     chosen = None
     if methods is not None:
         chosen = [each.strip() for each in methods.split(",") if each.strip()]

@@ -248,3 +248,12 @@ def parse_numbers(name: str, text: str | None) -> tuple[int, ...]:
         require(good, name, rule, text)
         numbers.extend(range(int(first), int(last if dash else first) + 1))
     return tuple(dict.fromkeys(numbers))
+
+
+def require_records(records: Path) -> None:
+    """Refuse a folder of records that is not there, and say where one is."""
+    rule = (
+        "a folder of records: `--records runs` has those of your own runs, and a clone of the "
+        "repository has the stored ones in experiments/records"
+    )
+    require(records.is_dir(), "records", rule, str(records))

@@ -8,6 +8,7 @@ from pathlib import Path
 from sbmc.checks import require
 from sbmc.cli.tables import print_wide
 from sbmc_studies.commands.gauntlet import GAUNTLET, show_gauntlet, with_tables
+from sbmc_studies.commands.options import require_records
 from sbmc_studies.commands.tables import TABLES, show_tables, with_results
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
@@ -179,7 +180,7 @@ def show_confidence(experiment: str, records: Path, style: str) -> None:
 
 def _check(records: Path, style: str = "text") -> None:
     require(style in FORMATS, "format", f"one of {', '.join(FORMATS)}", style)
-    require(records.is_dir(), "records", "a folder of records", str(records))
+    require_records(records)
 
 
 def _rewrite(

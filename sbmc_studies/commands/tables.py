@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sbmc.checks import Phrase, require
-from sbmc_studies.commands.options import parse_numbers
+from sbmc_studies.commands.options import parse_numbers, require_records
 from sbmc_studies.tables.methods import METHODS
 from sbmc_studies.tables.running import (
     QUICK_METHODS,
@@ -82,7 +82,7 @@ def run_tables(
 
 def show_tables(records: Path) -> None:
     """Print the tables of the study."""
-    _require_folder(records)
+    require_records(records)
     print("\n".join(table_lines(records)))
 
 
@@ -92,13 +92,8 @@ def with_results(text: str, records: Path) -> str:
     Raises:
         BadInput: there is no such folder, or the page has no marks.
     """
-    _require_folder(records)
+    require_records(records)
     parts = re.split(f"({re.escape(BEGIN)}|{re.escape(END)})", text)
     rule = f"a page with the marks {BEGIN} and {END}"
     require(parts[1::2] == [BEGIN, END], "write", rule, Phrase("one without"))
     return f"{parts[0]}{BEGIN}\n\n{chr(10).join(table_lines(records))}\n{END}{parts[4]}"
-
-
-def _require_folder(records: Path) -> None:
-    """Where nothing is recorded yet, the tables say so; but a folder there must be."""
-    require(records.is_dir(), "records", "a folder of records", str(records))

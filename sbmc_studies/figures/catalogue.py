@@ -75,7 +75,10 @@ def draw_file(
 
 def _epochs(experiment: Experiment, records: Path) -> list[Figure]:
     if not experiment.curves.get(EPOCHS):
-        raise BadInput(f"`figure` must be one that {experiment.name} has, but got {EPOCHS!r}.")
+        raise BadInput(
+            f"`name` must be a figure that {experiment.name} has ({', '.join(FIGURES)}; of runs "
+            f"made with --confidence), but got {EPOCHS!r}."
+        )
     series = epochs.find_series(experiment, RunsInFolder(records, experiment.name))
     if not series:
         raise BadInput(

@@ -67,6 +67,7 @@ def test_methods_and_protocol_reach_the_figure(sbmc, monkeypatch):
         (["mnist7", "--methods", "map"], ["`methods` must be left out", "epochs"]),
         (["mnist7", "epochs", "--protocol", "clean"], ["`protocol` must be left out"]),
         (["mnist7"], ["`records` must hold runs of the figure epochs"]),
+        (["digits"], ["`name` must be a figure that digits has (roc, thresholds", "'epochs'"]),
         (["digits", "roc"], ["`records` must be a folder with digits runs made with"]),
     ],
 )
@@ -81,7 +82,9 @@ def test_bad_words_are_refused_in_one_line(sbmc, tmp_path, arguments, words):
 
 def test_a_missing_folder_is_refused(tmp_path, capsys):
     assert main(["figure", "mnist7", "roc", "--records", str(tmp_path / "none")]) == 2
-    assert "`records` must be a folder of records" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "`records` must be a folder of records" in message
+    assert "a clone of the repository has the stored ones" in message
 
 
 def test_the_confidence_tables_are_printed_in_both_protocols(sbmc):
