@@ -18,7 +18,7 @@ def is_table(value: Any) -> bool:
 
 
 def without_table(value: Any, name: str) -> Any:
-    """The numbers of a DataFrame or a Series as an array; anything else as it is.
+    """The numbers of a DataFrame or a Series as an array that torch takes; all else as it is.
 
     Rows are taken in their order, whatever the index says. Integers stay integers if all columns
     have them. Missing values become NaN.
@@ -40,7 +40,7 @@ def without_table(value: Any, name: str) -> Any:
                [45,  0]])
     """
     if not is_table(value):
-        return value
+        return _writeable(value) if isinstance(value, np.ndarray) else value
     if not hasattr(value, "columns"):
         _require_numbers([(getattr(value, "name", None), value)], name, "pandas.factorize(it)[0]")
         return _numbers(value)
@@ -73,5 +73,9 @@ def _numbers(column: Any) -> np.ndarray:
     if values.dtype.kind == "O":
         # Columns that may have missing values, such as "boolean", are objects for numpy.
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    # torch warns of memory that it must not write to, which is how pandas gives its own.
+    return _writeable(values)
+
+
+def _writeable(values: np.ndarray) -> np.ndarray:
+    # torch warns of memory that it must not write to, as that of `column.to_numpy()` is.
     return values if values.flags.writeable else values.copy()

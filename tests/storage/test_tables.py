@@ -72,6 +72,14 @@ def test_all_else_is_returned_as_it_is(value):
     assert without_table(value, "x") is value
 
 
+def test_arrays_that_pandas_protects_are_copied():
+    values = np.arange(3.0)
+    values.flags.writeable = False
+    copied = without_table(values, "x")
+    assert copied.flags.writeable
+    np.testing.assert_array_equal(copied, values)
+
+
 def test_metrics_take_series_of_any_index_and_frames():
     shuffled = [7, 3, 5]
     probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
