@@ -176,7 +176,7 @@ def test_every_sampler_says_what_the_verdict_needs(kind):
     assert all(value >= 0 for value in found.displacement)
     assert found.moves >= 1
     assert found.distinct >= 1
-    rejects = not issubclass(kind, (SGHMC, sbmc.SGLD, sbmc.UBU))
+    rejects = not issubclass(kind, (SGHMC, sbmc.SGLD, sbmc.UBU, sbmc.MCLMC))
     # Nothing is known of acceptance after warm-up if no move came after it.
     assert len(found.particle_acceptance) == (4 if rejects else 0)
     assert posterior.health.ok in (True, False)
