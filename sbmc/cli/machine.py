@@ -36,6 +36,8 @@ EXTRAS = {
     "vision": ("torchvision", "pillow"),
     "plots": ("matplotlib",),
     "pandas": ("pandas",),
+    "conformal": ("mapie",),
+    "tables": ("catboost", "xgboost-cpu"),
 }
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 

@@ -104,5 +104,5 @@ def test_the_picture_is_written(records, tmp_path):
 def test_nothing_to_draw_is_refused(tmp_path):
     with pytest.raises(BadInput, match="`records`"):
         draw_file("epochs", MNIST7, tmp_path, tmp_path / "epochs.png")
-    with pytest.raises(BadInput, match="`figure`"):
+    with pytest.raises(BadInput, match="`name`"):
         draw_file("epochs", get_experiment("digits"), tmp_path, tmp_path / "epochs.png")

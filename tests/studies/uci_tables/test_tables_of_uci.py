@@ -181,9 +181,11 @@ def test_our_ensemble_is_the_measure_on_both_kinds_of_splits(tmp_path):
         write(tmp_path, name, "ensemble-5", [1.0])  # a tie is no win
         write(tmp_path, name, "sbmc", [0.9], "cover_95")
     found = verdicts(tmp_path)
-    assert named(found, "standard splits: NLL below our own") == Verdict("4 of 4", HOLDS)
+    assert named(found, "standard splits: NLL below both") == Verdict("4 of 4", HOLDS)
     assert named(found, "gap splits: log score") == Verdict("0 of 2", MISSED)
     assert named(found, "gap splits: 95 %") == Verdict("2 of 2", OPEN)
+    write(tmp_path, "power", "ensemble-5-all-rows", [0.8, 0.9])  # better than ours
+    assert named(verdicts(tmp_path), "standard splits: NLL below both") == Verdict("3 of 4", OPEN)
 
 
 def test_a_table_has_errors_differences_and_published_rows_in_italics(tmp_path):
