@@ -49,8 +49,9 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.
             `"auto"`, the default, mixes the network, two more that are trained beside it, and
             posteriors with s = 0.1 and s = 1 around them, with weights by stacking on rows that the
-            network has not seen (`posterior.mixture` shows them). Without such rows it is 0.1. For
-            numbers with noise to learn it is 1 where the budget has room for long chains.
+            network has not seen (`posterior.mixture` shows them). Without such rows it is 0.1, or
+            less where chains are too short to explore that. For numbers with noise to learn it is
+            1 where the budget has room for long chains.
         prior_variance: the original prior. `"auto"` (the default) has a variance for each layer by
             its type, c / fan_in for weights, and centres gains of normalisation layers at 1:
             `sbmc.describe_prior(model)` shows it, `sbmc.ByLayer(weights=c)` changes it.

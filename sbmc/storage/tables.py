@@ -55,7 +55,10 @@ def without_table(value: Any, name: str) -> Any:
 def _require_numbers(columns: list[tuple[Any, Any]], name: str, remedy: str) -> None:
     others = [(key, each.dtype) for key, each in columns if _kind(each) not in "biuf"]
     if others:
-        shown = ", ".join(f"{key!r} ({dtype})" for key, dtype in others[:_SHOWN])
+        shown = ", ".join(
+            f"{'one without a name' if key is None else repr(key)} ({dtype})"
+            for key, dtype in others[:_SHOWN]
+        )
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         raise BadInput(
             f"`{name}` must be numeric, but got columns that are not: {shown}{more}. Leave them "

@@ -93,3 +93,8 @@ def test_metrics_take_series_of_any_index_and_frames():
     mean, targets = [1.0, 2.0, 4.0], [1.0, 3.0, 2.0]
     columns = pd.Series(mean, index=shuffled), pd.Series(targets)
     assert metrics.rmse(*columns) == metrics.rmse(mean, targets)
+
+
+def test_text_without_a_name_is_refused_in_words():
+    with pytest.raises(BadInput, match="are not: one without a name"):
+        without_table(pd.Series(["yes", "no"]), "targets")
