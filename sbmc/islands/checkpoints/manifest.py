@@ -20,6 +20,9 @@ VERSION = 1
 NAME = "manifest.json"
 # Where a run's description has the settings of its sampler.
 SAMPLER = "sampler_settings."
+# Which compiled code ran. It decides the last bits of an island and nothing else, so that islands
+# from machines with other processors can be merged, but an island goes on with the same code.
+CODE = "kernel_code"
 _MISSING = Phrase("missing")
 _CHECKSUM = re.compile(r"[0-9a-f]{16,}")
 _MOST_LETTERS = 60

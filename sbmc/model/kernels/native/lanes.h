@@ -21,7 +21,7 @@ typedef int32_t flags __attribute__((vector_size(4 * LANES), aligned(4), may_ali
 /* Keep a vector in a register: compilers read memory again for every use, which takes longer. */
 #if defined(__x86_64__) && LANES == 16
 #define HOLD(vector) __asm__("" : "+v"(vector))
-#elif defined(__x86_64__)
+#elif defined(__AVX__)
 #define HOLD(vector) __asm__("" : "+x"(vector))
 #else
 #define HOLD(vector)
