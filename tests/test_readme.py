@@ -4,6 +4,7 @@ Python blocks of a file share one namespace, in the order of the page. A block t
 has the comment `<!-- test: slow -->` on a line before it and is run by `make test-slow`.
 """
 
+import json
 import re
 import shlex
 import subprocess
@@ -143,6 +144,16 @@ def test_readme_shows_code_and_commands():
     assert any(block.language == "python" for block in blocks(README))
     assert "pip install sbmc" in README
     assert {"make demo", "make test"} <= set(commands(README))
+
+
+def test_readme_quotes_the_figures_of_its_picture():
+    record = json.loads((ROOT / "docs" / "figures" / "why.json").read_text("utf-8"))
+    words = " ".join(README.split())
+    sure, right = record["sure"], record["accuracy"]
+    assert f"It is 95 % sure of {100 * sure['network']:.0f} % of them." in words
+    assert f"and 95 % sure of {100 * sure['ensemble']:.0f} %." in words
+    shares = f"{100 * right['ensemble']:.1f} %, the network {100 * right['network']:.1f} %"
+    assert f"of the digits that it knows it reads {shares}" in words
 
 
 def test_readme_is_short():

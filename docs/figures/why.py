@@ -6,12 +6,14 @@ equal distances from those that the network gives 95 % or more.
 
     python docs/figures/why.py
 
-This writes `docs/images/why.png` and prints the shares that the README quotes. It takes half a
-minute on two cores, and needs `mnist.npz`, which the loader fetches or finds in `SBMC_DATA`.
+This writes `docs/images/why.png`, and beside this file `why.json` with the figures that the README
+quotes. It takes half a minute on two cores, and needs `mnist.npz`, which the loader fetches or
+finds in `SBMC_DATA`.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from sbmc.report.theme import light_theme
 from sbmc_studies.data import load_dataset
 
 OUT = Path(__file__).parents[1] / "images" / "why.png"
+RECORD = Path(__file__).with_suffix(".json")
 SURE = 0.95
 EPOCHS = 60
 SHOWN = 4  # of each digit
@@ -66,18 +69,28 @@ def train(inputs: Tensor, labels: Tensor) -> nn.Module:
     return net
 
 
-def ask() -> list[Answers]:
-    """Train, fit without a knob, and ask both about the digits that were left out."""
+def ask() -> tuple[list[Answers], dict[str, float]]:
+    """Train, fit without a knob, and ask both about the digits that were left out.
+
+    Returns:
+        Their answers, and the share of the known digits that each of them reads correctly.
+    """
     data = load_dataset("mnist7")
     net = train(*data.train)
     budget = sbmc.Budget(trained_epochs=EPOCHS)
     posterior = sbmc.fit(net, data.train, validation=data.validation, budget=budget)
+    inputs, labels = data.test
     with torch.no_grad():
-        return [
+        accuracies = {
+            "network": float((net(inputs).argmax(1) == labels).double().mean()),
+            "ensemble": float((posterior.predict(inputs).labels == labels).double().mean()),
+        }
+        answers = [
             Answers(digit, images, net(images).softmax(1), posterior.predict(images).probs)
             for digit, images in data.ood.items()
             if digit in ("8", "9")
         ]
+    return answers, accuracies
 
 
 def draw(answers: list[Answers]) -> None:
@@ -130,12 +143,16 @@ def sure_share(answers: list[Answers], name: str) -> float:
 
 
 def main() -> None:
-    """Write the picture and print what the README says of it."""
-    answers = ask()
+    """Write the picture, and what the README says of it."""
+    answers, accuracies = ask()
     draw(answers)
-    for name in ("network", "ensemble"):
-        count = sum(len(group.images) for group in answers)
-        print(f"{name}: {sure_share(answers, name):.0%} of {count} get {SURE:.0%} or more")
+    record = {
+        "images": sum(len(group.images) for group in answers),
+        "sure": {name: sure_share(answers, name) for name in accuracies},
+        "accuracy": accuracies,
+    }
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    print(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":
