@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.airfoil import airfoil_table
 from benchmarks.corners import corners_table
 from benchmarks.health import health_table
+from benchmarks.kernels_wheel import kernels_wheel_table
 from benchmarks.matched import matched_table
 from benchmarks.minibatch import GOALS as MINIBATCH_GOALS
 from benchmarks.no_knob import no_knob_table
@@ -34,6 +35,7 @@ TABLES: dict[str, Table] = {
     ),
     "styles": ("styles", styles_table),
     "engine": ("engine", engine_table),
+    "kernels_wheel": ("kernels_wheel", kernels_wheel_table),
     "folding": ("folding", folding_table),
     "prediction": ("prediction", prediction_table),
     "methods": ("methods", methods_table),

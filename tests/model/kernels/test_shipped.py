@@ -325,6 +325,15 @@ def test_islands_of_two_kinds_of_code_can_be_merged(folder, forget, monkeypatch,
     assert copy_islands(tmp_path / "here", tmp_path / "both") == []  # it has all of them
 
 
+def test_a_posterior_from_before_the_code_was_named_is_read_and_merged(tmp_path):
+    here, there = run(), run(first_island=1)
+    del here.settings["kernel_code"]
+    here.save(tmp_path / "earlier.sbmc")
+    earlier = sbmc.load(tmp_path / "earlier.sbmc", problem("chain")[0])
+    assert "kernel_code" not in earlier.settings
+    assert sbmc.merge([earlier, there]).positions.shape[0] == 2
+
+
 def test_runs_without_compiled_code_name_none(folder):
     net, data = problem("chain")
     common = {"sampler": sbmc.HMC(steps=1), "particles": 2, "progress": False}

@@ -27,6 +27,13 @@ typedef int32_t flags __attribute__((vector_size(4 * LANES), aligned(4), may_ali
 #define HOLD(vector)
 #endif
 
+/* Loops over vectors in registers: clang keeps some of them in memory unless it unrolls the loop. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL
+#endif
+
 INLINE lanes load(const float *from) { return *(const lanes *)from; }
 INLINE void store(float *to, lanes x) { *(lanes *)to = x; }
 #if LANES == 16
