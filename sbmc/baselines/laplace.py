@@ -19,14 +19,14 @@ from sbmc.baselines.result import (
     single_network_posterior,
     trained_epochs,
 )
-from sbmc.checks import Phrase, nearest, require
+from sbmc.checks import Phrase, require, require_choice
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood, known_variance
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.functional import call_model
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.posterior.posterior import Posterior
 from sbmc.prior.laplace_fit import fit_laplace
-from sbmc.randomness import Stream, generator
+from sbmc.randomness import Stream, generator, require_seed
 from sbmc.training.settings import check_variance, require_count
 from sbmc.training.setup import check_variance_size
 
@@ -91,12 +91,10 @@ def laplace(
         Posterior(islands=1, particles=4, dim=6)
     """
     began = time.perf_counter()
-    hint = nearest(str(structure), STRUCTURES).rstrip("?")
-    rule = "one of " + ", ".join(map(repr, STRUCTURES)) + hint
-    require(structure in STRUCTURES, "structure", rule, structure)
+    require_choice("structure", structure, STRUCTURES)
     for name, value in (("samples", samples), ("batch_size", batch_size)):
-        require_count(value, name)
-    require_count(seed, "seed", least=0)
+        require_count(name, value)
+    require_seed(seed)
     check_variance(prior_variance)
     space = select_parameters(model, parameters)
     check_variance_size(prior_variance, space.dim)

@@ -24,7 +24,7 @@ from sbmc.model.functional import call_model
 from sbmc.model.noise import require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.posterior.posterior import Posterior
-from sbmc.randomness import Stream, generator
+from sbmc.randomness import Stream, generator, require_seed
 from sbmc.training import train_ensemble
 from sbmc.training.settings import require_count
 
@@ -72,7 +72,7 @@ def mc_dropout(
         >>> mc_dropout(nn.Linear(4, 2), data, samples=3, max_epochs=2)
         Posterior(islands=1, particles=3, dim=10)
     """
-    require_count(samples, "samples")
+    require_count("samples", samples)
     require_noise(as_likelihood(likelihood), select_parameters(model, parameters))
     trained = train_mc_dropout(
         model,
@@ -205,8 +205,8 @@ def dropout_posterior(
     """
     began = time.perf_counter()
     _check_rate(rate)
-    require_count(samples, "samples")
-    require_count(seed, "seed", least=0)
+    require_count("samples", samples)
+    require_seed(seed)
     family = as_likelihood(likelihood)
     space = select_parameters(trained, parameters)
     names = dropout_layers(trained, layers, space)

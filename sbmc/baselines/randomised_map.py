@@ -58,7 +58,7 @@ def randomised_map(
         >>> randomised_map(nn.Linear(2, 2), data, samples=3, max_epochs=2)
         Posterior(islands=1, particles=3, dim=6)
     """
-    require_count(samples, "samples")
+    require_count("samples", samples)
     ensemble = train_ensemble(
         model,
         train,

@@ -143,8 +143,8 @@ class SWASettings:
     initial: str
 
     def __post_init__(self) -> None:
-        require_count(self.epochs, "epochs")
-        require_count(self.warmup_epochs, "warmup_epochs", least=0)
+        require_count("epochs", self.epochs)
+        require_count("warmup_epochs", self.warmup_epochs, 0)
         rule = f"fewer than the {self.epochs} epochs"
         require(self.warmup_epochs < self.epochs, "warmup_epochs", rule, self.warmup_epochs)
         rate = self.swa_learning_rate

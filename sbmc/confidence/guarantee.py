@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.checks import Phrase, is_number, is_whole, require
+from sbmc.checks import Phrase, is_number, is_whole, require, require_count
 from sbmc.confidence.decisions import checked_scores
 
 ASSUMPTION = "holds for inputs drawn independently and like the calibration data; void under shift"
@@ -208,7 +208,7 @@ def coverage_grid(
     """
     score, _ = checked_scores(score, np.zeros(np.shape(score), dtype=bool))
     for name, value in (("examples", examples), ("steps", steps)):
-        require(is_whole(value) and value > 0, name, "a positive integer", value)
+        require_count(name, value)
     start = min(1.0, HEADROOM * calibration_size(alpha, delta) / examples)
     thresholds = np.quantile(score, np.linspace(start, 1.0, steps))
     # An input is answered strictly below the threshold, and the last one is to answer them all.

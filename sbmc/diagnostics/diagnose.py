@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import Phrase, is_number, is_whole, require
+from sbmc.checks import Phrase, is_number, require, require_count
 from sbmc.diagnostics.autocorrelation import effective_sample_size, integrated_autocorrelation_time
 from sbmc.diagnostics.convergence import as_weights, nested_rhats, rhat
 from sbmc.diagnostics.draws import FEWEST_DRAWS
@@ -79,8 +79,7 @@ def diagnose(
     require(isinstance(posterior, Posterior), "posterior", "a sbmc.Posterior", kind)
     valid = superchains in SUPERCHAINS
     require(valid, "superchains", f"one of {', '.join(SUPERCHAINS)}", superchains)
-    good = is_whole(projections) and projections >= 1
-    require(good, "projections", "a positive integer", projections)
+    require_count("projections", projections)
     rng = generator(seed)
     layout = find_layout(posterior, draws)
     _require_enough(layout, superchains)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, Phrase, is_number, nearest, require
+from sbmc.checks import Phrase, is_number, require, require_choice
 from sbmc.islands.island import Start, StartAtMembers, start_at_anchor, start_at_prior
 from sbmc.likelihoods import Likelihood
 from sbmc.model.parameters import ParameterSpace, named_tensors
@@ -122,7 +122,7 @@ class Anchoring:
                 rule = linear_variance if rule == "linear" else self._laplace(information)
             assert self.s is not None  # for the type checker; see __post_init__
             prior = anchored_prior(
-                anchor, self.s, variance, alpha=options.alpha, covariance=rule, centre=centre
+                anchor, float(self.s), variance, alpha=options.alpha, covariance=rule, centre=centre
             )
         prior = original.around(prior)
         temperature = float(options.posterior_temperature)
@@ -196,8 +196,7 @@ def resolve_start(start: Any, space: ParameterSpace, like: Tensor) -> Start:
     if not isinstance(start, str):
         return StartAtMembers(_members(start, "start", rule, space, like)[1])
     named = {"anchor": start_at_anchor, "prior": start_at_prior}
-    if start not in named:
-        raise BadInput(f"`start` must be {rule}, but got {start!r}.{nearest(start, named)}")
+    require_choice("start", start, named, rule)
     return named[start]
 
 

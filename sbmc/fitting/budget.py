@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from sbmc.checks import BadInput, is_number, require
+from sbmc.checks import BadInput, is_number, require, require_flag
 
 # What a deep ensemble of five costs, which is what people compare with.
 DEFAULT_TRAININGS = 5.0
@@ -68,7 +68,7 @@ class Budget:
             value = getattr(self, name)
             good = value is None or (is_number(value) and 0 < value < math.inf)
             require(good, name, "positive and finite", value)
-        require(isinstance(self.stop_early, bool), "stop_early", "True or False", self.stop_early)
+        require_flag("stop_early", self.stop_early)
         good = is_number(self.extend) and 1 <= self.extend < math.inf
         require(good, "extend", "at least 1 and finite", self.extend)
         rule = "1 where `stop_early` is False: nothing says when to end then"

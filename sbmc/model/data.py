@@ -19,7 +19,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, describe_value, require
 
 # A model's inputs: one tensor, a tuple (positional arguments) or a dict (keyword arguments).
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
@@ -125,11 +125,11 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     elif isinstance(data, DataLoader):
         examples = _read(data.dataset, _chosen(data, name), data.collate_fn, name)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not _is_array(data):
-        examples = _read(data, range(len(data)), default_collate, name)
+        examples = _read(data, range(_length(data, name)), default_collate, name)
     else:
         raise BadInput(
             f"`{name}` must be a pair (inputs, targets), a map-style data set or a DataLoader, "
-            f"but got {type(data).__name__}."
+            f"but got {describe_value(data)}."
         )
     _check(examples, name)
     return examples
@@ -138,6 +138,8 @@ def as_examples(data: Any, name: str = "data") -> Examples:
 def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
     """Inputs alone: tensors or arrays, in a tuple or a dict if there are several."""
     if _is_mapping(inputs):
+        named = all(isinstance(key, str) for key in inputs.keys())  # noqa: SIM118
+        require(named, name, "a dict of tensors by the names of forward's arguments", inputs)
         return {key: _tensor(inputs[key], f"{name}[{key!r}]") for key in inputs.keys()}  # noqa: SIM118
     if isinstance(inputs, tuple):
         return tuple(_tensor(value, f"{name}[{i}]") for i, value in enumerate(inputs))
@@ -183,9 +185,31 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, (Tensor, np.ndarray, str, bytes)) or _is_mapping(value)
 
 
+def _length(data: Any, name: str) -> int:
+    try:
+        return len(data)
+    except (TypeError, ValueError) as error:
+        failed = f"a {type(data).__name__} whose length fails"
+        raise BadInput(f"`{name}` must be a data set with a length, but got {failed}.") from error
+
+
+def _require_plain(value: Tensor, name: str) -> None:
+    """Refuse tensors that are no blocks of real numbers."""
+    require(not value.is_complex(), name, "real", Phrase(f"dtype {value.dtype}"))
+    rule = "a dense tensor; value.to_dense() makes one"
+    dense = value.layout == torch.strided and not value.is_nested and not value.is_mkldnn
+    require(dense, name, rule, Phrase("a sparse or nested one"))
+    rule = "a tensor of plain numbers; value.dequantize() makes one"
+    require(not value.is_quantized, name, rule, Phrase(f"a quantised one, {value.dtype}"))
+    rule = "a tensor with values"
+    require(
+        not value.is_meta, name, rule, Phrase("one on the meta device, which has a shape alone")
+    )
+
+
 def _tensor(value: Any, name: str) -> Tensor:
     if isinstance(value, Tensor):
-        require(not value.is_complex(), name, "real", Phrase(f"dtype {value.dtype}"))
+        _require_plain(value, name)
         # A tensor made in inference mode could not take part in a gradient.
         return value.clone() if value.is_inference() else value.detach()
     if isinstance(value, list) and any(isinstance(item, (Tensor, np.ndarray)) for item in value):
@@ -194,16 +218,24 @@ def _tensor(value: Any, name: str) -> Tensor:
         raise BadInput(f"`{name}` must be a tensor or an array, but got a list of them.")
     if isinstance(value, (np.ndarray, list, np.generic)):
         return _from_array(value, name)
-    raise BadInput(f"`{name}` must be a tensor or an array, but got {type(value).__name__}.")
+    raise BadInput(f"`{name}` must be a tensor or an array, but got {describe_value(value)}.")
 
 
 def _from_array(value: Any, name: str) -> Tensor:
+    if isinstance(value, np.ma.MaskedArray):
+        masked = int(np.ma.count_masked(value))
+        rule = "without masked values: fill them in, or leave their rows out"
+        require(masked == 0, name, rule, Phrase(f"{masked} that are masked"))
+        value = np.ma.getdata(value)
     try:
         array = np.asarray(value)
     except ValueError:
         raise BadInput(f"`{name}` must be rectangular, but got rows of unequal length.") from None
     numeric = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
-    require(numeric, name, "numeric", Phrase(f"dtype {array.dtype}"))
+    rule = "numeric"
+    if array.dtype.kind in "OUS":
+        rule += "; np.unique(labels, return_inverse=True)[1] numbers labels from 0"
+    require(numeric, name, rule, Phrase(f"dtype {array.dtype}"))
     # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory.
     array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
     return torch.as_tensor(array if array.flags.writeable else array.copy())
@@ -244,14 +276,15 @@ def _split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
             if key in batch:
                 rest = {k: batch[k] for k in batch.keys() if k != key}  # noqa: SIM118
                 return as_inputs(rest, name), _tensor(batch[key], f"{name} targets")
-        raise BadInput(f"`{name}` must have one of the keys {LABEL_KEYS}, but got {list(batch)}.")
+        keys = describe_value(list(batch.keys()))
+        raise BadInput(f"`{name}` must have one of the keys {LABEL_KEYS}, but got {keys}.")
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         inputs = tuple(batch[0]) if isinstance(batch[0], list) else batch[0]
         return as_inputs(inputs, name), _tensor(batch[1], f"{name} targets")
     several = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
     raise BadInput(
         f"`{name}` must yield pairs (inputs, target) or dicts with labels, "
-        f"but got {type(batch).__name__}{several}."
+        f"but got a {type(batch).__name__}{several}."
     )
 
 
@@ -261,13 +294,20 @@ def _read(
     require(len(indices) > 0, name, "non-empty", Phrase("0 examples"))
 
     def batch(chosen: Sequence[Any]) -> Examples:
-        samples = [dataset[i] for i in chosen]
+        try:
+            samples = [dataset[i] for i in chosen]
+        except Exception as error:  # whatever a user's data set meets
+            raise BadInput(
+                f"`{name}` must be a data set whose items can be read, but got an error at items "
+                f"{chosen[0]} to {chosen[-1]}. data[{chosen[0]}] shows it."
+            ) from error
         try:
             collated = collate(samples)
-        except (TypeError, RuntimeError, KeyError) as error:
+        except (TypeError, RuntimeError, KeyError, ValueError) as error:
+            shown = describe_value(samples[0])
             raise BadInput(
-                f"`{name}` must be samples that collate into a batch, "
-                f"but got samples that do not ({error})."
+                f"`{name}` must be samples that collate into a batch, but got samples such as "
+                f"{shown}. Give tensors of one shape, or a DataLoader with a collate_fn."
             ) from error
         return Examples(*_split_batch(collated, name))
 
@@ -278,7 +318,7 @@ def _read(
         if isinstance(error, BadInput):
             raise
         raise BadInput(
-            f"`{name}` must be of one shape in all batches, but got others ({error})."
+            f"`{name}` must be of one shape in all batches, but got batches of others."
         ) from error
     stride = max(1, len(indices) // REREAD_ITEMS)
     again = range(0, len(indices), stride)

@@ -27,6 +27,6 @@ def as_logits(output: object) -> Tensor:
     """
     found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
     rule = "a module that returns a tensor, or an object with a tensor `.logits`"
-    require(isinstance(found, Tensor), "model", rule, type(output).__name__)
+    require(isinstance(found, Tensor), "model", rule, output)
     assert isinstance(found, Tensor)  # for the type checker; `require` has seen to it
     return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require_count
 from sbmc.model.data import (
     Inputs,
     as_inputs,
@@ -63,8 +63,7 @@ def input_batches(
     Raises:
         BadInput: a size that is no positive integer, or bad inputs.
     """
-    good = size is None or (is_whole(size) and size > 0)
-    require(good, "batch_size", "a positive integer", size)
+    require_count("batch_size", size, optional=True)
     dtype = posterior.dtype
 
     def ready(batch: Inputs) -> Inputs:

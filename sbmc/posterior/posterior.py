@@ -193,7 +193,7 @@ class Posterior:
         Raises:
             BadInput: it is neither, or it is evidence for islands whose priors differ.
         """
-        check_weighting(weighting)
+        check_weighting(weighting, "weighting")
         good = weighting == "equal" or "anchors" not in self.settings
         rule = "'equal' with `anchors`, since evidence compares islands of one prior only"
         require(good, "weighting", rule, weighting)

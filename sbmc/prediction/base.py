@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, nearest, require
+from sbmc.checks import BadInput, require, require_choice
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.plots import plot_prediction
 from sbmc.prediction.predictive import checked_level
@@ -141,7 +141,7 @@ class BasePrediction(ABC):
         """
         several = isinstance(q, (Sequence, Tensor))
         levels = [checked_level(each, "q") for each in (q if several else [q])]  # type: ignore
-        _check_choice("kind", kind, KINDS)
+        require_choice("kind", kind, KINDS)
         if kind == "credible":
             found = self._need_particles().credible_quantiles(levels)
         else:
@@ -228,14 +228,5 @@ def as_targets(targets: Any, like: Tensor) -> Tensor:
 
 def refuse_split(by: str, remedy: str) -> BadInput:
     """The error for a split that a prediction cannot make."""
-    _check_choice("by", by, SPLITS)
+    require_choice("by", by, SPLITS)
     return BadInput(f"`by` must be one that this prediction has, but got {by!r}. {remedy}")
-
-
-def _check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    if value not in choices:
-        shown = value if isinstance(value, str) else Phrase(repr(value))
-        raise BadInput(
-            f"`{name}` must be one of {', '.join(choices)}, but got {shown!r}."
-            f"{nearest(str(value), choices)}"
-        )

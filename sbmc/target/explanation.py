@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require_count
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood
 from sbmc.model.cutting import find_cut, sampled_operations
 from sbmc.model.data import Examples, Inputs, as_examples, as_inputs, count, rows
@@ -163,8 +163,7 @@ def find_explanation(
     path: str = "auto",
 ) -> Explanation:
     """What `explain` prints, without printing it; the arguments are the same."""
-    good = is_whole(particles) and particles >= 1
-    require(good, "particles", "a positive integer", particles)
+    require_count("particles", particles)
     space = select_parameters(model, parameters)
     family = as_likelihood(likelihood)
     anchor = space.flatten(model)

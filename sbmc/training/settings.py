@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 
-from sbmc.checks import nearest, require
+from sbmc.checks import is_number, require, require_choice, require_count, require_flag
+from sbmc.randomness import require_seed
 from sbmc.training.adam import Adam
 from sbmc.training.optimiser import Optimiser
 
@@ -42,24 +42,15 @@ class TrainingSettings:
             self.learning_rate,
         )
         for name in ("batch_size", "max_epochs", "window", "patience"):
-            require_count(getattr(self, name), name)
-        hint = nearest(str(self.initial), INITIAL).rstrip("?")
-        rule = f"'model', 'reset' or 'prior'{hint}"
-        require(self.initial in INITIAL, "initial", rule, self.initial)
-        require_count(self.seed, "seed", least=0)
-        require(isinstance(self.anchored, bool), "anchored", "True or False", self.anchored)
+            require_count(name, getattr(self, name))
+        require_choice("initial", self.initial, INITIAL)
+        require_seed(self.seed)
+        require_flag("anchored", self.anchored)
 
     @property
     def optimiser(self) -> Optimiser:
         """The optimiser that was given; Adam if there was none."""
         return self.given_optimiser or Adam(self.learning_rate)
-
-
-def require_count(value: object, name: str, least: int = 1) -> None:
-    """Refuse anything but an integer of at least `least`."""
-    rule = "a positive integer" if least == 1 else "a non-negative integer"
-    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    require(good, name, rule, value)
 
 
 def check_variance(value: object) -> None:
@@ -73,4 +64,4 @@ def check_variance(value: object) -> None:
 
 
 def _positive(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+    return is_number(value) and 0 < value < math.inf  # type: ignore[operator]

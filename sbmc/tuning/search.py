@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import Phrase, require
 from sbmc.fitting.compute import Compute
 from sbmc.fitting.preparation import describe_sampler
 from sbmc.likelihoods import Categorical, Custom, as_likelihood, known_variance
@@ -115,9 +115,8 @@ def tune(
         ([0.1, 1.0], [0.0, 0.1])
     """
     variances, scales = v_grid(v), s_grid(s)
-    require_count(particles, "particles")
-    good = is_whole(extensions) and extensions >= 0
-    require(good, "extensions", "a non-negative integer", extensions)
+    require_count("particles", particles)
+    require_count("extensions", extensions, 0)
     generator(seed)  # refuses a bad seed
     algorithm: Sampler = HMC(epochs=160) if sampler is None else sampler
     good = isinstance(algorithm, Sampler) and dataclasses.is_dataclass(algorithm)

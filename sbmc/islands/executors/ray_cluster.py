@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sbmc.checks import BadInput, Phrase, is_number, is_whole, require
+from sbmc.checks import BadInput, Phrase, is_number, require, require_count
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import (
     GRACE,
@@ -78,8 +78,7 @@ class Ray(Executor):
     def __post_init__(self) -> None:
         good = self.address is None or (isinstance(self.address, str) and self.address != "")
         require(good, "address", "that of a Ray cluster, such as 'host:6379'", self.address)
-        good = self.workers is None or (is_whole(self.workers) and self.workers >= 1)
-        require(good, "workers", "a positive integer or None", self.workers)
+        require_count("workers", self.workers, optional=True)
         good = is_number(self.cpus) and 0 < self.cpus < float("inf")
         require(good, "cpus", "a positive number", self.cpus)
         good = is_number(self.gpus) and 0 <= self.gpus < float("inf")

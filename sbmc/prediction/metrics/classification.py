@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmc.checks import require
+from sbmc.checks import require, require_count
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
 
@@ -125,7 +125,7 @@ def ece(probs: Any, labels: Any, bins: int = 15) -> float:
         >>> ece([[1.0, 0.0], [1.0, 0.0]], [0, 1])
         0.5
     """
-    require(isinstance(bins, int) and bins > 0, "bins", "a positive integer", bins)
+    require_count("bins", bins)
     probs, labels = _checked(probs, labels)
     confidence, predicted = probs.max(dim=-1)
     # The summed gap of a bin is |Σ correct − Σ confidence|, so empty bins need no special care.
