@@ -181,6 +181,20 @@ def require_choice(
         raise BadInput(f"`{name}` must be {rule}, but got {describe_value(value)}.{hint}")
 
 
+def require_function(name: str, value: object, arguments: str) -> None:
+    """Refuse what is no function.
+
+    Args:
+        name: the argument.
+        value: the function.
+        arguments: what it is called with, in words.
+
+    Raises:
+        BadInput: it cannot be called.
+    """
+    require(callable(value), name, f"a function of {arguments}", value)
+
+
 def require_path(name: str, value: object) -> Path:
     """The path that an argument is.
 

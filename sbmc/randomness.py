@@ -76,6 +76,11 @@ def require_seed(seed: object) -> None:
     require(_integer_below(2**128, seed), "seed", "an integer from 0 to 2**128 - 1", seed)
 
 
+def require_short_seed(seed: object) -> None:
+    """Refuse what scikit-learn cannot start from."""
+    require(_integer_below(2**32, seed), "seed", "an integer from 0 to 2**32 - 1", seed)
+
+
 def _from_state(state_words: np.ndarray) -> torch.Generator:
     # `manual_seed` uses 32 bits of a seed on the CPU: among ten thousand streams, two would then
     # be the same with a probability of one per cent. With the entire state no two are.

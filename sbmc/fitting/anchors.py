@@ -206,10 +206,11 @@ def _members(
     """The modules of an ensemble or a list, and their weights `(members, dim)`."""
     # A module may be iterable (Sequential), but its layers are not members.
     several = isinstance(value, Iterable) and not isinstance(value, (str, nn.Sequential))
+    # Tensors and arrays can be iterated over too, except for those without an axis.
+    several = several and not hasattr(value, "ndim")
     models = list(value) if several else []
     good = bool(models) and all(isinstance(m, nn.Module) for m in models)
-    shown = Phrase("no modules" if several and not models else type(value).__name__)
-    require(good, argument, rule, shown)
+    require(good, argument, rule, Phrase("no modules") if several and not models else value)
     rows = []
     for index, member in enumerate(models):
         tensors = dict(member.named_parameters())

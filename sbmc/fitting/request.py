@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
-from sbmc.checks import nearest, require
+from sbmc.checks import nearest, require, require_flag
 from sbmc.fitting.compute import USUAL_COMPUTE, Compute
 from sbmc.model.parameters import Selection
 from sbmc.prior.options import USUAL_PRIOR, Prior
@@ -56,6 +56,7 @@ class FitRequest:
     def __post_init__(self) -> None:
         require(isinstance(self.prior, Prior), "prior", "sbmc.Prior(...)", self.prior)
         require(isinstance(self.compute, Compute), "compute", "sbmc.Compute(...)", self.compute)
+        require_flag("progress", self.progress, optional=True)
 
 
 Arguments = ParamSpec("Arguments")

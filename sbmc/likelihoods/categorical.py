@@ -63,19 +63,19 @@ def is_integer(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
-def require_integers(targets: Tensor) -> None:
+def require_integers(targets: Tensor, name: str = "targets") -> None:
     """Refuse labels that are not integers."""
     kind = Phrase(f"dtype {targets.dtype}{label_remedy(targets)}")
-    require(is_integer(targets.dtype), "targets", "integer class labels", kind)
+    require(is_integer(targets.dtype), name, "integer class labels", kind)
 
 
-def require_labels(labels: Tensor, classes: int) -> None:
+def require_labels(labels: Tensor, classes: int, name: str = "targets") -> None:
     """Refuse labels outside 0 .. K-1."""
     low, high = int(labels.min()), int(labels.max())
-    require(low >= 0, "targets", "class labels of at least 0", low)
+    require(low >= 0, name, "class labels of at least 0", low)
     rule = f"class labels below the model's {classes} outputs"
     remedy = "; labels that begin at 1 are for targets - 1" if low == 1 and high == classes else ""
-    require(high < classes, "targets", rule, Phrase(f"label {high}{remedy}"))
+    require(high < classes, name, rule, Phrase(f"label {high}{remedy}"))
 
 
 def label_remedy(targets: Tensor) -> str:

@@ -39,7 +39,7 @@ change the network.
     """
     try:
         yield
-    except BadInput:
+    except (BadInput, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         raise BadInput(_diagnosis(model, inputs, name)) from error

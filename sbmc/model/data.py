@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from itertools import count as count_from
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch.utils.data import (
 )
 
 from sbmc.checks import BadInput, Phrase, describe_value, require
+from sbmc.storage.arrays import as_tensor
 
 # A model's inputs: one tensor, a tuple (positional arguments) or a dict (keyword arguments).
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
@@ -117,7 +119,7 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     if isinstance(data, Examples):
         examples = data
     elif isinstance(data, (tuple, list)) and len(data) == 2:
-        examples = Examples(as_inputs(data[0], name), _tensor(data[1], f"{name} targets"))
+        examples = Examples(as_inputs(data[0], name), as_tensor(data[1], f"{name} targets"))
     elif isinstance(data, IterableDataset) or (
         isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset)
     ):
@@ -140,10 +142,10 @@ def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
     if _is_mapping(inputs):
         named = all(isinstance(key, str) for key in inputs.keys())  # noqa: SIM118
         require(named, name, "a dict of tensors by the names of forward's arguments", inputs)
-        return {key: _tensor(inputs[key], f"{name}[{key!r}]") for key in inputs.keys()}  # noqa: SIM118
+        return {key: as_tensor(inputs[key], f"{name}[{key!r}]") for key in inputs.keys()}  # noqa: SIM118
     if isinstance(inputs, tuple):
-        return tuple(_tensor(value, f"{name}[{i}]") for i, value in enumerate(inputs))
-    return _tensor(inputs, name)
+        return tuple(as_tensor(value, f"{name}[{i}]") for i, value in enumerate(inputs))
+    return as_tensor(inputs, name)
 
 
 def batch_inputs(batch: Any, name: str = "inputs") -> Inputs:
@@ -155,7 +157,23 @@ def batch_inputs(batch: Any, name: str = "inputs") -> Inputs:
     return as_inputs(tuple(batch) if isinstance(batch, list) else batch, name)
 
 
-def check_inputs(inputs: Inputs, name: str) -> None:
+def read_loader(loader: DataLoader[Any], name: str) -> Iterator[Any]:
+    """The batches of a loader, whose errors are in words."""
+    batches = iter(loader)
+    for number in count_from(0):
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except Exception as error:  # whatever a user's data set meets
+            raise BadInput(
+                f"`{name}` must be a DataLoader that can be read, but got an error in its batch "
+                f"{number}. The error is above."
+            ) from error
+        yield batch
+
+
+def check_inputs(inputs: Inputs, name: str, *, finite: bool = True) -> None:
     """Refuse inputs that are empty, of unequal length, or not finite."""
     tensors = leaves(inputs)
     require(bool(tensors), name, "at least one tensor", Phrase("none"))
@@ -164,7 +182,7 @@ def check_inputs(inputs: Inputs, name: str) -> None:
     lengths = sorted({len(t) for t in tensors})
     require(len(lengths) == 1, name, "tensors of one length", lengths)
     require(lengths[0] > 0, name, "non-empty", Phrase("0 examples"))
-    for tensor in tensors:
+    for tensor in tensors if finite else ():
         _require_finite(tensor, name)
 
 
@@ -191,54 +209,6 @@ def _length(data: Any, name: str) -> int:
     except (TypeError, ValueError) as error:
         failed = f"a {type(data).__name__} whose length fails"
         raise BadInput(f"`{name}` must be a data set with a length, but got {failed}.") from error
-
-
-def _require_plain(value: Tensor, name: str) -> None:
-    """Refuse tensors that are no blocks of real numbers."""
-    require(not value.is_complex(), name, "real", Phrase(f"dtype {value.dtype}"))
-    rule = "a dense tensor; value.to_dense() makes one"
-    dense = value.layout == torch.strided and not value.is_nested and not value.is_mkldnn
-    require(dense, name, rule, Phrase("a sparse or nested one"))
-    rule = "a tensor of plain numbers; value.dequantize() makes one"
-    require(not value.is_quantized, name, rule, Phrase(f"a quantised one, {value.dtype}"))
-    rule = "a tensor with values"
-    require(
-        not value.is_meta, name, rule, Phrase("one on the meta device, which has a shape alone")
-    )
-
-
-def _tensor(value: Any, name: str) -> Tensor:
-    if isinstance(value, Tensor):
-        _require_plain(value, name)
-        # A tensor made in inference mode could not take part in a gradient.
-        return value.clone() if value.is_inference() else value.detach()
-    if isinstance(value, list) and any(isinstance(item, (Tensor, np.ndarray)) for item in value):
-        # Would be stacked along an axis that only the caller knows. Default collation makes such
-        # lists of samples that hold lists.
-        raise BadInput(f"`{name}` must be a tensor or an array, but got a list of them.")
-    if isinstance(value, (np.ndarray, list, np.generic)):
-        return _from_array(value, name)
-    raise BadInput(f"`{name}` must be a tensor or an array, but got {describe_value(value)}.")
-
-
-def _from_array(value: Any, name: str) -> Tensor:
-    if isinstance(value, np.ma.MaskedArray):
-        masked = int(np.ma.count_masked(value))
-        rule = "without masked values: fill them in, or leave their rows out"
-        require(masked == 0, name, rule, Phrase(f"{masked} that are masked"))
-        value = np.ma.getdata(value)
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise BadInput(f"`{name}` must be rectangular, but got rows of unequal length.") from None
-    numeric = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
-    rule = "numeric"
-    if array.dtype.kind in "OUS":
-        rule += "; np.unique(labels, return_inverse=True)[1] numbers labels from 0"
-    require(numeric, name, rule, Phrase(f"dtype {array.dtype}"))
-    # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory.
-    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
-    return torch.as_tensor(array if array.flags.writeable else array.copy())
 
 
 def _chosen(loader: DataLoader[Any], name: str) -> Sequence[Any]:
@@ -275,12 +245,12 @@ def _split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
         for key in LABEL_KEYS:
             if key in batch:
                 rest = {k: batch[k] for k in batch.keys() if k != key}  # noqa: SIM118
-                return as_inputs(rest, name), _tensor(batch[key], f"{name} targets")
+                return as_inputs(rest, name), as_tensor(batch[key], f"{name} targets")
         keys = describe_value(list(batch.keys()))
         raise BadInput(f"`{name}` must have one of the keys {LABEL_KEYS}, but got {keys}.")
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         inputs = tuple(batch[0]) if isinstance(batch[0], list) else batch[0]
-        return as_inputs(inputs, name), _tensor(batch[1], f"{name} targets")
+        return as_inputs(inputs, name), as_tensor(batch[1], f"{name} targets")
     several = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
     raise BadInput(
         f"`{name}` must yield pairs (inputs, target) or dicts with labels, "

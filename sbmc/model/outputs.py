@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sbmc.checks import require
+from sbmc.checks import Phrase, require
 
 
 def as_logits(output: object) -> Tensor:
@@ -29,4 +29,6 @@ def as_logits(output: object) -> Tensor:
     rule = "a module that returns a tensor, or an object with a tensor `.logits`"
     require(isinstance(found, Tensor), "model", rule, output)
     assert isinstance(found, Tensor)  # for the type checker; `require` has seen to it
+    kind = Phrase(f"outputs of dtype {found.dtype}")
+    require(found.is_floating_point(), "model", "a module that returns real numbers", kind)
     return found

@@ -10,12 +10,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from sbmc.checks import require_count
+from sbmc.model.calling import errors_in_words
 from sbmc.model.data import (
     Inputs,
     as_inputs,
     batch_inputs,
     check_inputs,
     count,
+    read_loader,
     rows,
     tree_map,
 )
@@ -73,9 +75,12 @@ def input_batches(
     if isinstance(inputs, DataLoader):
         sized = hasattr(inputs.dataset, "__len__")
         total = len(inputs.dataset) if sized else 0  # type: ignore[arg-type]
-        return total, (ready(batch_inputs(batch)) for batch in inputs)
+        return total, (ready(batch_inputs(batch)) for batch in read_loader(inputs, "inputs"))
     everything = ready(as_inputs(inputs))
-    step = int(size or posterior._predictor_for(everything)[0].batch)
+    if size is None:
+        with errors_in_words(posterior.model, everything, "inputs"):
+            size = posterior._predictor_for(everything)[0].batch
+    step = int(size)
     starts = range(0, count(everything), step)
     return count(everything), (rows(everything, start, start + step) for start in starts)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from sbmc.checks import BadInput, Phrase, require, require_choice
-from sbmc.model.data import as_inputs, count, leaves, tree_map
+from sbmc.model.data import as_inputs, check_inputs, count, leaves, tree_map
 from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import without_noise
 from sbmc.model.predicting import BATCH as PREDICTION_BATCH
@@ -122,7 +122,9 @@ class RecomputedOutputs:
         self._posterior, self._inputs, self._most = posterior, inputs, most
         self._origin = posterior.origin
         self._versions = _versions(inputs)
-        self._examples = count(as_inputs(inputs))
+        everything = as_inputs(inputs)
+        check_inputs(everything, "inputs", finite=False)
+        self._examples = count(everything)
 
     def __len__(self) -> int:
         return self._examples

@@ -30,6 +30,7 @@ from sbmc.prediction.plots import plot_prediction
 from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.samples import Samples, row_index
 from sbmc.prediction.table import to_data_frame
+from sbmc.storage.arrays import as_tensor
 
 KINDS = ("prediction", "credible")
 SPLITS = ("entropy", "variance", "zero-one")
@@ -218,10 +219,11 @@ def as_targets(targets: Any, like: Tensor) -> Tensor:
     Raises:
         BadInput: the shape is another.
     """
-    values = torch.as_tensor(targets).detach().to(like.device, torch.float64)
+    given = as_tensor(targets, "targets", numbers=True)
+    values = given.to(like.device, torch.float64)
     if values.ndim == like.ndim - 1 and like.shape[-1] == 1:
         values = values.unsqueeze(-1)
-    shape = tuple(torch.as_tensor(targets).shape)
+    shape = tuple(given.shape)
     require(values.shape == like.shape, "targets", f"of shape {tuple(like.shape)}", shape)
     return values
 

@@ -15,8 +15,18 @@ from torch import Tensor, nn
 
 from sbmc.checks import require_count
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood
+from sbmc.model.calling import errors_in_words
 from sbmc.model.cutting import find_cut, sampled_operations
-from sbmc.model.data import Examples, Inputs, as_examples, as_inputs, count, rows
+from sbmc.model.data import (
+    Examples,
+    Inputs,
+    as_examples,
+    as_inputs,
+    check_inputs,
+    count,
+    rows,
+    tree_map,
+)
 from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.fused import foldable
 from sbmc.model.kernels.choice import COMPILED
@@ -194,9 +204,13 @@ def _examples(model: nn.Module, x: Any, likelihood: Likelihood) -> Examples:
     if not isinstance(x, (Tensor, np.ndarray, dict)):
         return as_examples(x, "x")
     inputs = as_inputs(x, "x")
-    with torch.no_grad():
-        module = evaluation_copy(model, ParameterSpace((), ()))
-        outputs = call_model(module, {}, rows(inputs, 0, 1))
+    check_inputs(inputs, "x")
+    own = next(model.parameters())
+    inputs = tree_map(lambda t: t.to(own) if t.is_floating_point() else t.to(own.device), inputs)
+    few = rows(inputs, 0, 2)
+    module = evaluation_copy(model, ParameterSpace((), ()))
+    with torch.no_grad(), errors_in_words(model, few, "x"):
+        outputs = call_model(module, {}, few)
     if isinstance(likelihood, Categorical):
         return Examples(inputs, torch.zeros(count(inputs), dtype=torch.long))
     return Examples(inputs, torch.zeros(count(inputs), *outputs.shape[1:]))

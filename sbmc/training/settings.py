@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sbmc.checks import is_number, require, require_choice, require_count, require_flag
 from sbmc.randomness import require_seed
+from sbmc.storage.arrays import require_plain
 from sbmc.training.adam import Adam
 from sbmc.training.optimiser import Optimiser
 
@@ -43,6 +44,11 @@ class TrainingSettings:
         )
         for name in ("batch_size", "max_epochs", "window", "patience"):
             require_count(name, getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))  # of numpy's integers
+        steps = all(hasattr(self.optimiser, each) for each in ("init", "step", "compiled_step"))
+        rule = "sbmc.training.Adam(...) or sbmc.training.SGD(...)"
+        good = steps and not isinstance(self.optimiser, type)
+        require(good, "optimiser", rule, self.given_optimiser)
         require_choice("initial", self.initial, INITIAL)
         require_seed(self.seed)
         require_flag("anchored", self.anchored)
@@ -50,12 +56,14 @@ class TrainingSettings:
     @property
     def optimiser(self) -> Optimiser:
         """The optimiser that was given; Adam if there was none."""
-        return self.given_optimiser or Adam(self.learning_rate)
+        given = self.given_optimiser
+        return Adam(float(self.learning_rate)) if given is None else given
 
 
 def check_variance(value: object) -> None:
     """Refuse a prior variance that is no positive number, nor a vector of them."""
     if isinstance(value, Tensor):
+        require_plain(value, "prior_variance")
         require(value.ndim <= 1, "prior_variance", "a number or a vector", tuple(value.shape))
         good = bool((torch.isfinite(value) & (value > 0)).all())
     else:

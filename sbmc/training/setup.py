@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sbmc.checks import require
+from sbmc.checks import Phrase, require
 from sbmc.likelihoods import Likelihood, Weighted
 from sbmc.likelihoods.weighted import check_weights
 from sbmc.model.calling import errors_in_words
@@ -79,7 +79,18 @@ def checked_data(
 
     held_out = None if validation is None else checked(validation, "validation")[0]
     examples, family = checked(train, "train")
+    if held_out is not None:
+        forms = [_form(each.inputs) for each in (examples, held_out)]
+        rule = f"inputs in the form of `train`, {forms[0]}"
+        require(forms[0] == forms[1], "validation", rule, Phrase(forms[1]))
     return TrainingData(examples, held_out, family)
+
+
+def _form(inputs: Inputs) -> str:
+    """Whether inputs are a tensor, a tuple or a dict, in words."""
+    if isinstance(inputs, dict):
+        return f"a dict with the keys {', '.join(sorted(inputs))}"
+    return "one tensor" if isinstance(inputs, Tensor) else f"a tuple of {len(inputs)}"
 
 
 class TrainingSetup(NamedTuple):
@@ -124,7 +135,7 @@ def set_up_training(
     space = select_parameters(model, parameters)
     own = space.flatten(model)
     examples = as_examples(train, "train").to(dtype=own.dtype, device=own.device)
-    family = resolve_likelihood(likelihood, model, examples).likelihood
+    family = resolve_likelihood(likelihood, model, examples, "train").likelihood
     counts = None if weights is None else check_weights(weights, len(examples)).to(own)
     noise = learn_noise(model, space, family, examples, counts)
     if noise is None:

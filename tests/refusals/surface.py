@@ -94,7 +94,7 @@ def subjects() -> list[Subject]:
     probs = torch.tensor([[0.75, 0.25]]).repeat(len(Y), 1)
     draws = torch.randn(2, 8, 3, generator=torch.Generator().manual_seed(0))
     score = torch.linspace(0, 1, 400).numpy()
-    likelihood_names = ("targets", "outputs", "classification", "noise")
+    likelihood_names = ("targets", "outputs", "classification", "noise", "model", "inputs")
     settings = [
         *(sbmc.HMC, sbmc.GHMC, sbmc.MALA, sbmc.PCN, sbmc.NUTS, sbmc.SGHMC, sbmc.SGLD, sbmc.UBU),
         *(sbmc.SMC, sbmc.AutoHMC, sbmc.Budget, sbmc.ByLayer, sbmc.Compute, sbmc.Prior),
@@ -109,7 +109,7 @@ def subjects() -> list[Subject]:
         Subject("SGD", SGD, {"learning_rate": 0.1}),
         Subject("Custom", sbmc.Custom, {"function": torch.sub}),
         Subject("Likelihood.of", sbmc.Likelihood.of, {"function": torch.distributions.Normal}),
-        Subject("CheckpointAt", sbmc.CheckpointAt, {"path": folder}),
+        Subject("CheckpointAt", sbmc.CheckpointAt, {"path": folder}, ("checkpoint",)),
         Subject("WeightDecay", sbmc.WeightDecay, {"weight_decay": 0.1}),
         Subject("class_weights", sbmc.class_weights, {"labels": Y}),
         Subject("fit", sbmc.fit, fitted, likelihood_names),
@@ -135,9 +135,9 @@ def subjects() -> list[Subject]:
         Subject("tune", sbmc.tune, tuned, likelihood_names),
         Subject("load", sbmc.load, {"path": f"{folder}/posterior", "model": network()}),
         Subject("merge", sbmc.merge, {"posteriors": [classes, classes]}),
-        Subject("posterior.predict", classes.predict, {"inputs": X}),
-        Subject("posterior of numbers.predict", numbers.predict, {"inputs": X}),
-        Subject("posterior.samples", classes.samples, {"inputs": X}),
+        Subject("posterior.predict", classes.predict, {"inputs": X}, likelihood_names),
+        Subject("posterior of numbers.predict", numbers.predict, {"inputs": X}, likelihood_names),
+        Subject("posterior.samples", classes.samples, {"inputs": X}, likelihood_names),
         Subject("posterior.reweighted", classes.reweighted, {"weighting": "equal"}),
         Subject("posterior.first", classes.first, {"islands": 1}),
         Subject("posterior.save", classes.save, {"path": f"{folder}/again"}),

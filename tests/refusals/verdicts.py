@@ -26,6 +26,8 @@ FOREIGN = re.compile(
     r"|not supported between|not implemented for|could not convert|must be real number"
     r"|dtype\(|could not be broadcast|invalid literal|Sparse|aten::|c10|'meta'|ambiguous"
 )
+# Failures of a computation, which the docstrings announce as RuntimeError.
+DOCUMENTED = re.compile("Training failed: the loss|All islands failed|Every island failed")
 RULE = re.compile(r"`[^`]+`.* must .*but got .*", re.DOTALL)
 
 
@@ -72,7 +74,7 @@ def judge(error: BaseException, known: set[str]) -> tuple[str, str]:
     message = str(error)
     if isinstance(error, ImportError) and "pip install" in message:
         return IN_WORDS, message
-    if isinstance(error, CheckpointError):
+    if isinstance(error, CheckpointError) or DOCUMENTED.match(message):
         return IN_WORDS, message
     if not isinstance(error, BadInput):
         return INTERNAL, f"{type(error).__name__}: {message}"

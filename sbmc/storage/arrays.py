@@ -1,0 +1,79 @@
+"""Tensors of what users give: tensors, arrays and lists of plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbmc.checks import BadInput, Phrase, describe_value, is_number, is_whole, require
+
+
+def require_plain(value: Tensor, name: str) -> None:
+    """Refuse tensors that are no blocks of real numbers."""
+    require(not value.is_complex(), name, "real", Phrase(f"dtype {value.dtype}"))
+    rule = "a dense tensor; value.to_dense() makes one"
+    dense = value.layout == torch.strided and not value.is_nested and not value.is_mkldnn
+    require(dense, name, rule, Phrase("a sparse or nested one"))
+    rule = "a tensor of plain numbers; value.dequantize() makes one"
+    require(not value.is_quantized, name, rule, Phrase(f"a quantised one, {value.dtype}"))
+    rule = "a tensor with values"
+    require(
+        not value.is_meta, name, rule, Phrase("one on the meta device, which has a shape alone")
+    )
+
+
+def as_tensor(value: Any, name: str, *, numbers: bool = False) -> Tensor:
+    """A tensor of what a user gave.
+
+    Args:
+        value: a tensor, an array or a list.
+        name: what error messages call it.
+        numbers: whether a single number will do, too.
+
+    Returns:
+        The tensor, without a gradient.
+
+    Raises:
+        BadInput: it is none, or has no plain numbers.
+
+    Example:
+        >>> as_tensor([[1, 2]], "inputs")
+        tensor([[1, 2]])
+    """
+    if numbers and (is_number(value) or isinstance(value, bool)):
+        small = is_whole(value) and abs(value) < 2**63
+        return torch.as_tensor(int(value) if small else float(value))
+    if isinstance(value, Tensor):
+        require_plain(value, name)
+        # A tensor made in inference mode could not take part in a gradient.
+        return value.clone() if value.is_inference() else value.detach()
+    if isinstance(value, list) and any(isinstance(item, (Tensor, np.ndarray)) for item in value):
+        # Would be stacked along an axis that only the caller knows. Default collation makes such
+        # lists of samples that hold lists.
+        raise BadInput(f"`{name}` must be a tensor or an array, but got a list of them.")
+    if isinstance(value, (np.ndarray, list, np.generic)):
+        return _from_array(value, name)
+    raise BadInput(f"`{name}` must be a tensor or an array, but got {describe_value(value)}.")
+
+
+def _from_array(value: Any, name: str) -> Tensor:
+    if isinstance(value, np.ma.MaskedArray):
+        masked = int(np.ma.count_masked(value))
+        rule = "without masked values: fill them in, or leave their rows out"
+        require(masked == 0, name, rule, Phrase(f"{masked} that are masked"))
+        value = np.ma.getdata(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise BadInput(f"`{name}` must be rectangular, but got rows of unequal length.") from None
+    numeric = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+    rule = "numeric"
+    if array.dtype.kind in "OUS":
+        rule += "; np.unique(labels, return_inverse=True)[1] numbers labels from 0"
+    require(numeric, name, rule, Phrase(f"dtype {array.dtype}"))
+    # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory.
+    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return torch.as_tensor(array if array.flags.writeable else array.copy())
