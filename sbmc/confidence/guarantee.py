@@ -15,6 +15,7 @@ import numpy as np
 
 from sbmc.checks import Phrase, is_number, is_whole, require, require_count
 from sbmc.confidence.decisions import checked_scores
+from sbmc.storage.arrays import as_floats
 
 ASSUMPTION = "holds for inputs drawn independently and like the calibration data; void under shift"
 # The first test is made where about this many times the smallest number of answers is expected:
@@ -60,7 +61,7 @@ class Guarantee:
 
     def answer(self, score: Any) -> np.ndarray:
         """Whether to answer each input, `(examples,)` booleans, given its score."""
-        score = np.asarray(score, dtype=np.float64)
+        score = as_floats(score, "score", numbers=True)
         if self.threshold is None:
             return np.zeros(score.shape, dtype=bool)
         return score < self.threshold
@@ -119,7 +120,7 @@ def guaranteed_threshold(
         (0.7, 0.7, 0)
     """
     score, wrong = checked_scores(score, wrong)
-    thresholds = np.atleast_1d(np.asarray(grid, dtype=np.float64))
+    thresholds = np.atleast_1d(as_floats(grid, "grid", numbers=True))
     rising = thresholds.ndim == 1 and bool((np.diff(thresholds) > 0).all()) and len(thresholds) > 0
     require(rising, "grid", "thresholds that rise", thresholds)
     needed = calibration_size(alpha, delta)
@@ -167,7 +168,8 @@ def upper_bound(errors: int, answered: int, delta: float) -> float:
         >>> round(upper_bound(0, 149, 0.05), 5), upper_bound(3, 3, 0.05), upper_bound(0, 0, 0.05)
         (0.0199, 1.0, 1.0)
     """
-    good = is_whole(errors) and is_whole(answered) and 0 <= errors <= answered
+    require_count("answered", answered, 0)
+    good = is_whole(errors) and 0 <= errors <= answered
     require(good, "errors", "an integer from 0 to the number answered", errors)
     level = _open_fraction("delta", delta)
     return float(_upper_bounds(np.array([errors]), np.array([answered]), level)[0])

@@ -9,6 +9,7 @@ import numpy as np
 
 from sbmc.checks import Phrase, require
 from sbmc.prediction.prediction import Prediction
+from sbmc.storage.arrays import as_floats
 
 TRUE_POSITIVE_RATE = 0.95
 SCORES = ("max_probability", "total", "epistemic", "meta_classifier")
@@ -43,7 +44,7 @@ def detection(inside: Any, outside: Any) -> Detection:
     from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
     parts = {"inside": inside, "outside": outside}
-    arrays = {name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}
+    arrays = {name: as_floats(part, name) for name, part in parts.items()}
     for name, part in arrays.items():
         rule = "scores of at least one example, of shape (examples,)"
         require(part.ndim == 1 and len(part) > 0, name, rule, Phrase(f"shape {part.shape}"))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput
+from sbmc.checks import BadInput, Phrase, require
 from sbmc.model.data import Inputs, leaves
 
 # Layers by the attribute that says how many features they take, and the axis that has them.
@@ -153,6 +153,18 @@ def require_callable(model: nn.Module) -> None:
 def _defined(kind: type) -> set[str]:
     """Names that the classes of a module define below `nn.Module` itself."""
     return {name for each in kind.__mro__ if each not in nn.Module.__mro__ for name in vars(each)}
+
+
+def require_rows(outputs: Tensor, inputs: Inputs) -> None:
+    """Refuse outputs that are not one row for each example.
+
+    Raises:
+        BadInput: there are more rows, or fewer.
+    """
+    rows = len(leaves(inputs)[0])
+    shape = Phrase(f"outputs of shape {tuple(outputs.shape)} for {rows} of them")
+    good = outputs.ndim > 0 and len(outputs) == rows
+    require(good, "model", "a module with a row of outputs for each example", shape)
 
 
 def refuse_probabilities(outputs: Tensor) -> None:

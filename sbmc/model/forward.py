@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import BadInput, require_choice
 from sbmc.log import logger
-from sbmc.model.calling import errors_in_words
+from sbmc.model.calling import errors_in_words, require_rows
 from sbmc.model.data import Inputs, rows
 from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.fused import FusedForward
@@ -110,6 +110,7 @@ def choose_forward(
     # Called before anything else, so that a model that fails on these inputs says so itself.
     with errors_in_words(model, probe, "inputs"):
         expected = _reference(model, space, theta, probe, gradient)
+        require_rows(expected.outputs[0], probe)
     reason = ""
     reasons: list[str] = []
     for name in PATHS if path == "auto" else (path,):

@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbmc.checks import Phrase, require
 from sbmc.likelihoods import Categorical, as_likelihood, infer_likelihood
 from sbmc.likelihoods.choice import Inferred
 from sbmc.log import logger
-from sbmc.model.calling import errors_in_words, refuse_probabilities
-from sbmc.model.data import Examples, count, rows
+from sbmc.model.calling import errors_in_words, refuse_probabilities, require_rows
+from sbmc.model.data import Examples, rows
 from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.parameters import ParameterSpace
 
@@ -45,9 +44,7 @@ def resolve_likelihood(
     few = rows(examples.inputs, 0, 2)
     with torch.no_grad(), errors_in_words(module, few, f"{name} inputs"):
         outputs = call_model(module, {}, few)
-    shape = Phrase(f"outputs of shape {tuple(outputs.shape)} for {count(few)} of them")
-    good = outputs.ndim > 0 and len(outputs) == count(few)
-    require(good, "model", "a module with a row of outputs for each example", shape)
+    require_rows(outputs, few)
     inferred = infer_likelihood(examples.targets, outputs)
     if isinstance(inferred.likelihood, Categorical):
         refuse_probabilities(outputs)

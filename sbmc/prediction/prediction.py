@@ -19,6 +19,7 @@ from sbmc.prediction.crps import class_crps
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.prediction.samples import Samples, join_samples
+from sbmc.storage.arrays import as_tensor
 
 FEATURES = (
     "max_probability",
@@ -181,7 +182,7 @@ class Prediction(BasePrediction):
             return self.probs.gather(1, labels.unsqueeze(1)).squeeze(1).log()
         particles = self._need_particles()
         few = particles[: min(2, len(self))].outputs()[0]
-        return particles.log_prob(particles.likelihood.check(torch.as_tensor(targets), few))
+        return particles.log_prob(particles.likelihood.check(as_tensor(targets, "targets"), few))
 
     def crps(self, targets: Any, *, ordered: bool = False) -> Tensor:
         """The counterpart of CRPS for classes: half the Brier score; see `class_crps`.
@@ -224,7 +225,7 @@ class Prediction(BasePrediction):
 
     def checked_labels(self, targets: Any) -> Tensor:
         """Labels as integers, or an error if they do not fit the probabilities."""
-        labels = torch.as_tensor(targets).detach().to(self.probs.device)
+        labels = as_tensor(targets, "targets", numbers=True).to(self.probs.device)
         shape = tuple(self.probs.shape[:-1])
         require(labels.shape == shape, "targets", f"of shape {shape}", tuple(labels.shape))
         classes = self.probs.shape[-1]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from sbmc.likelihoods import Custom
 from sbmc.prediction.base import BasePrediction, as_targets, refuse_split
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.samples import Samples
+from sbmc.storage.arrays import as_tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,7 +82,9 @@ class RegressionPrediction(BasePrediction):
         particles = self._need_particles()
         # Only a user's function knows what its targets look like.
         own = isinstance(particles.likelihood, Custom)
-        values = torch.as_tensor(targets) if own else as_targets(targets, self.mean)
+        values = (
+            as_tensor(targets, "targets", numbers=True) if own else as_targets(targets, self.mean)
+        )
         return particles.log_prob(values)
 
     def crps(self, targets: Any) -> Tensor:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from sbmc.checks import BadInput, describe_value, is_finite, is_number, require
 from sbmc.model.parameters import ParameterSpace
+from sbmc.storage.arrays import require_plain
 
 # A number, a value per pattern on names, or a value per parameter (flat, or by name).
 Variance = float | Mapping[str, float | Tensor] | Tensor
@@ -272,6 +273,7 @@ def resolve_variance(variance: Variance, space: ParameterSpace, dtype: torch.dty
         ]
         values = torch.cat(parts)
     elif isinstance(variance, Tensor) and variance.ndim == 1:
+        require_plain(variance, "prior_variance")
         length = f"of length {space.dim}"
         require(len(variance) == space.dim, "prior_variance", length, len(variance))
         values = variance.detach().to(dtype)

@@ -54,7 +54,7 @@ def as_tensor(value: Any, name: str, *, numbers: bool = False) -> Tensor:
         # Would be stacked along an axis that only the caller knows. Default collation makes such
         # lists of samples that hold lists.
         raise BadInput(f"`{name}` must be a tensor or an array, but got a list of them.")
-    if isinstance(value, (np.ndarray, list, np.generic)):
+    if isinstance(value, list | tuple | range) or hasattr(value, "__array__"):
         return _from_array(value, name)
     raise BadInput(f"`{name}` must be a tensor or an array, but got {describe_value(value)}.")
 
@@ -77,3 +77,8 @@ def _from_array(value: Any, name: str) -> Tensor:
     # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory.
     array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
     return torch.as_tensor(array if array.flags.writeable else array.copy())
+
+
+def as_floats(value: Any, name: str, *, numbers: bool = False) -> np.ndarray:
+    """An array of float64 of what a user gave; see `as_tensor`."""
+    return as_tensor(value, name, numbers=numbers).cpu().double().numpy()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import require_count
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood
-from sbmc.model.calling import errors_in_words
+from sbmc.model.calling import errors_in_words, require_rows
 from sbmc.model.cutting import find_cut, sampled_operations
 from sbmc.model.data import (
     Examples,
@@ -211,6 +211,7 @@ def _examples(model: nn.Module, x: Any, likelihood: Likelihood) -> Examples:
     module = evaluation_copy(model, ParameterSpace((), ()))
     with torch.no_grad(), errors_in_words(model, few, "x"):
         outputs = call_model(module, {}, few)
+        require_rows(outputs, few)
     if isinstance(likelihood, Categorical):
         return Examples(inputs, torch.zeros(count(inputs), dtype=torch.long))
     return Examples(inputs, torch.zeros(count(inputs), *outputs.shape[1:]))

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sbmc.checks import Phrase, require
 from sbmc.likelihoods import Likelihood, Weighted
 from sbmc.likelihoods.weighted import check_weights
-from sbmc.model.calling import errors_in_words
+from sbmc.model.calling import errors_in_words, require_rows
 from sbmc.model.data import Examples, Inputs, as_examples, leaves, tree_map
 from sbmc.model.forward import Forward
 from sbmc.model.inferred_likelihood import resolve_likelihood
@@ -75,6 +75,7 @@ def checked_data(
         inputs, _ = examples.slice(0, 2)
         with torch.no_grad(), errors_in_words(model, inputs, f"{name} inputs"):
             outputs = forward(start[None], inputs)[0]
+            require_rows(outputs, inputs)
         return replace(examples, targets=family.check(examples.targets, outputs)), family
 
     held_out = None if validation is None else checked(validation, "validation")[0]

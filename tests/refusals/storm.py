@@ -14,11 +14,13 @@ from verdicts import ENDLESS, INTERNAL, TAKEN, Verdict, call, counts
 SEED = 22
 # Calls with two odd arguments, for each function.
 PAIRS = 40
+# Words for what arguments have in them, by which messages may call an argument.
+PARTS = {"model", "inputs", "targets", "outputs"}
 
 
 def single(subject: Subject) -> Iterator[Verdict]:
     """Every argument, made wrong in every way, one at a time."""
-    names = {*subject.parameters, *subject.right, *subject.named}
+    names = {*subject.parameters, *subject.right, *subject.named, *PARTS}
     for argument, parameter in subject.parameters.items():
         for name, value in subject.odd_values(argument).items():
             yield call(
@@ -33,7 +35,7 @@ def single(subject: Subject) -> Iterator[Verdict]:
 def pairs(subject: Subject, rng: random.Random) -> Iterator[Verdict]:
     """Two arguments wrong at once, chosen at random."""
     parameters = subject.parameters
-    names = {*parameters, *subject.right, *subject.named}
+    names = {*parameters, *subject.right, *subject.named, *PARTS}
     for _ in range(PAIRS if len(parameters) > 1 else 0):
         two = rng.sample(list(parameters), 2)
         chosen = {each: rng.choice(list(subject.odd_values(each).items())) for each in two}

@@ -27,7 +27,9 @@ FOREIGN = re.compile(
     r"|dtype\(|could not be broadcast|invalid literal|Sparse|aten::|c10|'meta'|ambiguous"
 )
 # Failures of a computation, which the docstrings announce as RuntimeError.
-DOCUMENTED = re.compile("Training failed: the loss|All islands failed|Every island failed")
+DOCUMENTED = re.compile(
+    r"Training failed: the loss|\d+ of \d+ islands failed|No value of v could be scored"
+)
 RULE = re.compile(r"`[^`]+`.* must .*but got .*", re.DOTALL)
 
 

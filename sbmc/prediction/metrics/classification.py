@@ -16,6 +16,7 @@ from torch import Tensor
 from sbmc.checks import require, require_count
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
+from sbmc.storage.arrays import as_tensor
 
 _KINDS = ("total", "aleatoric", "epistemic")
 # Examples whose differences from the labels are held at a time.
@@ -152,6 +153,8 @@ def classification_metrics(prediction: Prediction, labels: Any) -> dict[str, flo
     Raises:
         BadInput: if `labels` do not fit the prediction.
     """
+    rule = "a prediction of classes, from posterior.predict"
+    require(isinstance(prediction, Prediction), "prediction", rule, prediction)
     probs, labels = _checked(prediction.probs, labels)
     metrics = {
         "accuracy": accuracy(probs, labels),
@@ -182,6 +185,10 @@ def ood_metrics(predictions: Mapping[str, Prediction]) -> dict[str, float]:
     Raises:
         BadInput: if there is no group, or one is called "all".
     """
+    rule = "predictions by the names of their groups"
+    good = isinstance(predictions, Mapping)
+    good = good and all(isinstance(each, Prediction) for each in predictions.values())
+    require(good, "predictions", rule, predictions)
     names = list(predictions)
     require(len(names) > 0, "predictions", "at least one group", names)
     require("all" not in names, "predictions", "groups of which none is called 'all'", names)
@@ -198,12 +205,12 @@ def ood_metrics(predictions: Mapping[str, Prediction]) -> dict[str, float]:
 
 
 def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    labels = torch.as_tensor(labels).detach().cpu()
+    labels = as_tensor(labels, "labels", numbers=True).cpu()
     if isinstance(probs, Prediction):
         probs = probs.probs
         if labels.shape == probs.shape[:-1]:  # or the shapes are refused below
             probs, labels = probs.flatten(0, -2), labels.flatten()
-    probs = torch.as_tensor(probs).detach().cpu().double()
+    probs = as_tensor(probs, "probs", numbers=True).cpu().double()
     shape = tuple(probs.shape)
     require(probs.ndim == 2 and probs.numel() > 0, "probs", "of shape (examples, classes)", shape)
     rule = f"of shape (examples,), here ({shape[0]},)"

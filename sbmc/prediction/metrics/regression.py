@@ -17,6 +17,7 @@ from sbmc.prediction.base import BasePrediction, Interval, as_targets
 from sbmc.prediction.crps import sampled_crps
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.randomness import Stream, generator
+from sbmc.storage.arrays import as_tensor
 
 
 def rmse(mean: Any, targets: Any) -> float:
@@ -216,21 +217,21 @@ def _interval(prediction: Any, level: float) -> Interval:
 
 
 def _draws(draws: Any, targets: Any) -> tuple[Tensor, Tensor]:
-    drawn, values = _float64(draws), _float64(targets)
+    drawn, values = _float64(draws, "prediction"), _float64(targets, "targets")
     rule = f"a prediction, or two or more draws of shape (draws, {str(tuple(values.shape))[1:]}"
     good = drawn.ndim > 0 and len(drawn) >= 2 and drawn.shape[1:] == values.shape
     require(good and values.numel() > 0, "prediction", rule, tuple(drawn.shape))
     return drawn, values
 
 
-def _float64(values: Any) -> Tensor:
-    return torch.as_tensor(values).detach().cpu().double()
+def _float64(values: Any, name: str) -> Tensor:
+    return as_tensor(values, name, numbers=True).cpu().double()
 
 
 def _same_shape(
     first: Any, second: Any, names: tuple[str, str] = ("mean", "targets")
 ) -> tuple[Tensor, Tensor]:
-    first, second = _float64(first), _float64(second)
+    first, second = _float64(first, names[0]), _float64(second, names[1])
     require(first.numel() > 0, names[0], "of at least one example", tuple(first.shape))
     rule = f"of the shape of the {names[0]}, {tuple(first.shape)}"
     require(second.shape == first.shape, names[1], rule, tuple(second.shape))

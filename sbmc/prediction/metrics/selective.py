@@ -10,6 +10,7 @@ from sbmc.checks import require
 from sbmc.prediction.base import as_targets
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
+from sbmc.storage.arrays import as_floats
 
 
 class RiskCoverage(NamedTuple):
@@ -38,6 +39,10 @@ def risk_curve(score: np.ndarray, loss: np.ndarray) -> RiskCoverage:
     Returns:
         The curve and its area.
     """
+    score, loss = as_floats(score, "score"), as_floats(loss, "loss")
+    good = score.ndim == 1 and len(score) > 0 and bool(np.isfinite(score).all())
+    require(good, "score", "finite numbers of shape (examples,), with at least one", score)
+    require(loss.shape == score.shape, "loss", f"of the shape of `score`, {score.shape}", loss)
     _, block, sizes = np.unique(score, return_inverse=True, return_counts=True)
     last = np.cumsum(sizes)
     loss_at_last = np.cumsum(np.bincount(block, weights=loss))
@@ -78,7 +83,7 @@ def aurc(prediction: Any, targets: Any) -> float:
 
 
 def _checked(score: Any, loss: Any) -> tuple[np.ndarray, np.ndarray]:
-    scores, losses = np.asarray(score, dtype=np.float64), np.asarray(loss, dtype=np.float64)
+    scores, losses = as_floats(score, "score"), as_floats(loss, "loss")
     good = scores.ndim == 1 and len(scores) > 0
     require(good, "score", "of shape (examples,), with at least one", scores.shape)
     rule = f"of the shape of the scores, {scores.shape}"
