@@ -21,6 +21,7 @@ from sbmc.baselines.result import (
 )
 from sbmc.checks import Phrase, require, require_choice
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood, known_variance
+from sbmc.model.calling import errors_in_words, require_rows
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.functional import call_model
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
@@ -155,8 +156,10 @@ def _checked(
     rule = "a pair of one input tensor and targets for a Laplace approximation"
     require(single, "data", rule, Phrase("several input tensors"))
     module = copy.deepcopy(model).eval()
-    with torch.no_grad():
-        outputs = call_model(module, {}, examples.slice(0, 2)[0])
+    few = examples.slice(0, 2)[0]
+    with torch.no_grad(), errors_in_words(model, few):
+        outputs = call_model(module, {}, few)
+    require_rows(outputs, few)
     return replace(examples, targets=family.check(examples.targets, outputs)), outputs.shape[-1]
 
 

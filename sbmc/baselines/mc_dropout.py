@@ -205,6 +205,7 @@ def dropout_posterior(
     """
     began = time.perf_counter()
     _check_rate(rate)
+    rate = float(rate)
     require_count("samples", samples)
     require_seed(seed)
     family = as_likelihood(likelihood)

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.checks import Phrase, is_number, is_whole, require, require_count
+from sbmc.checks import is_whole, require, require_count
 from sbmc.confidence.decisions import checked_scores
+from sbmc.prediction.predictive import checked_level
 from sbmc.storage.arrays import as_floats
 
 ASSUMPTION = "holds for inputs drawn independently and like the calibration data; void under shift"
@@ -208,7 +209,8 @@ def coverage_grid(
     Raises:
         BadInput: no scores, or sizes that are not positive integers.
     """
-    score, _ = checked_scores(score, np.zeros(np.shape(score), dtype=bool))
+    score = as_floats(score, "score")
+    score, _ = checked_scores(score, np.zeros(score.shape, dtype=bool))
     for name, value in (("examples", examples), ("steps", steps)):
         require_count(name, value)
     start = min(1.0, HEADROOM * calibration_size(alpha, delta) / examples)
@@ -226,6 +228,4 @@ def _upper_bounds(errors: np.ndarray, answered: np.ndarray, delta: float) -> np.
 
 
 def _open_fraction(name: str, value: float) -> float:
-    shown: object = value if is_number(value) else Phrase(repr(value))
-    require(is_number(value) and 0 < value < 1, name, "between 0 and 1, exclusively", shown)
-    return float(value)
+    return checked_level(value, name)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import Phrase, is_number, require, require_count
+from sbmc.checks import Phrase, is_number, require, require_choice, require_count
 from sbmc.diagnostics.autocorrelation import effective_sample_size, integrated_autocorrelation_time
 from sbmc.diagnostics.convergence import as_weights, nested_rhats, rhat
 from sbmc.diagnostics.draws import FEWEST_DRAWS
@@ -75,10 +75,8 @@ def diagnose(
         >>> [each.name for each in found.summaries], round(found.nested_expected, 3)
         (['parameters', 'predictions'], 1.095)
     """
-    kind = Phrase(type(posterior).__name__)
-    require(isinstance(posterior, Posterior), "posterior", "a sbmc.Posterior", kind)
-    valid = superchains in SUPERCHAINS
-    require(valid, "superchains", f"one of {', '.join(SUPERCHAINS)}", superchains)
+    require(isinstance(posterior, Posterior), "posterior", "a sbmc.Posterior", posterior)
+    require_choice("superchains", superchains, SUPERCHAINS)
     require_count("projections", projections)
     rng = generator(seed)
     layout = find_layout(posterior, draws)
@@ -128,7 +126,8 @@ def _as_priors(
         return []
     require(data is not None, "data", "given with `prior`", data)
     islands, _, dim = posterior.positions.shape
-    priors = [prior] * islands if isinstance(prior, AnchoredPrior) else list(prior)
+    several = isinstance(prior, Sequence)
+    priors = list(prior) if several else [prior] * islands  # type: ignore[arg-type]
     good = len(priors) == islands and all(
         isinstance(each, AnchoredPrior) and each.dim == dim for each in priors
     )

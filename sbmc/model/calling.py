@@ -167,6 +167,17 @@ def require_rows(outputs: Tensor, inputs: Inputs) -> None:
     require(good, "model", "a module with a row of outputs for each example", shape)
 
 
+def require_dependence(outputs: Tensor) -> None:
+    """Refuse outputs of which torch knows no gradient.
+
+    Raises:
+        BadInput: they do not depend on the sampled parameters, as far as torch can see.
+    """
+    rule = "a network whose outputs depend on the sampled parameters"
+    shown = Phrase("outputs without a gradient: look for detach(), no_grad() or numpy in forward")
+    require(outputs.requires_grad, "model", rule, shown)
+
+
 def refuse_probabilities(outputs: Tensor) -> None:
     """Refuse outputs that are probabilities where logits are taken.
 

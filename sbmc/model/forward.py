@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import BadInput, require_choice
 from sbmc.log import logger
-from sbmc.model.calling import errors_in_words, require_rows
+from sbmc.model.calling import errors_in_words, require_dependence, require_rows
 from sbmc.model.data import Inputs, rows
 from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.fused import FusedForward
@@ -157,9 +157,8 @@ def _reference(
         with torch.enable_grad():
             point = row.detach().clone().requires_grad_()
             total = _spread(call_model(module, space.split(point), probe))
-            # Of a model that does not depend on them, every path says so itself.
-            depends = total.requires_grad
-            slope = torch.autograd.grad(total, point)[0] if depends else torch.zeros_like(row)
+            require_dependence(total)
+            slope = torch.autograd.grad(total, point)[0]
         gradients.append(slope)
     return _Expected(outputs, torch.stack(gradients))
 

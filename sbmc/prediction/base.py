@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, require, require_choice
+from sbmc.checks import BadInput, Phrase, require, require_choice
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.plots import plot_prediction
 from sbmc.prediction.predictive import checked_level
@@ -140,7 +140,12 @@ class BasePrediction(ABC):
             BadInput: a level is not between 0 and 1, targets are classes (which have no order) and
                 `kind` is `"prediction"`, or the particles are not known.
         """
-        several = isinstance(q, (Sequence, Tensor))
+        several = isinstance(q, (Sequence, Tensor)) and not isinstance(q, str | bytes)
+        several = several and not (isinstance(q, Tensor) and q.ndim == 0)
+        if isinstance(q, Tensor):
+            q = as_tensor(q, "q").tolist()
+        rule = "a number between 0 and 1, or several"
+        require(not several or len(q) > 0, "q", rule, Phrase("none"))  # type: ignore[arg-type]
         levels = [checked_level(each, "q") for each in (q if several else [q])]  # type: ignore
         require_choice("kind", kind, KINDS)
         if kind == "credible":
@@ -177,7 +182,7 @@ class BasePrediction(ABC):
         Returns:
             A `pandas.DataFrame`: `sbmc.prediction.table` says which columns it has.
         """
-        return to_data_frame(self, level)
+        return to_data_frame(self, checked_level(level))
 
     def plot(
         self, x: Any = None, targets: Any = None, *, level: float = 0.9, ax: Any = None

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_flag
 from sbmc.prediction.base import BasePrediction, refuse_split
 from sbmc.prediction.crps import class_crps
 from sbmc.prediction.entropies import Split
@@ -153,7 +153,7 @@ class Prediction(BasePrediction):
         if by == "entropy":
             return Split(self.total, self.aleatoric, self.epistemic)
         inner = {"variance": self.mean_square_probability, "zero-one": self.mean_max_probability}
-        if by not in inner:
+        if not isinstance(by, str) or by not in inner:
             raise refuse_split(by, "")
         agreement = inner[by]
         rule = "made from particles to be split"
@@ -198,6 +198,7 @@ class Prediction(BasePrediction):
         Raises:
             BadInput: labels do not fit the prediction.
         """
+        require_flag("ordered", ordered)
         return class_crps(self.probs, self.checked_labels(targets), ordered=ordered)
 
     def sample(self, n: int, *, seed: int = 0) -> Tensor:

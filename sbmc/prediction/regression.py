@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
+from sbmc.checks import require_choice
 from sbmc.likelihoods import Custom
-from sbmc.prediction.base import BasePrediction, as_targets, refuse_split
+from sbmc.prediction.base import SPLITS, BasePrediction, as_targets, refuse_split
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.samples import Samples
 from sbmc.storage.arrays import as_tensor
@@ -59,6 +60,7 @@ class RegressionPrediction(BasePrediction):
         Raises:
             BadInput: another word, or the particles are not known and are needed.
         """
+        require_choice("by", by, SPLITS)
         if by == "variance":
             return Split(self.total, self.aleatoric, self.epistemic)
         if by == "entropy":

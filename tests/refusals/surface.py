@@ -231,7 +231,7 @@ def subjects() -> list[Subject]:
         Subject(
             "randomised_map",
             baselines.randomised_map,
-            {"model": network(), "train": data, "samples": 2},
+            {"model": network(), "train": data, "samples": 2, "max_epochs": 1},
             likelihood_names,
         ),
         Subject(
@@ -263,7 +263,7 @@ def subjects() -> list[Subject]:
         ),
         Subject("load_dataset", datasets.load_dataset),
         Subject("LoraHead", language.LoraHead, {"base": torch.ones(4, 3), "rank": 2}),
-        Subject("load_embedded", load_embedded, {"path": folder}),
-        Subject("read_texts", read_texts, {"path": folder}),
-        Subject("read_pictures", read_pictures, {"path": folder}),
+        Subject("load_embedded", load_embedded, {"path": folder}, ("file",)),
+        Subject("read_texts", read_texts, {"path": folder}, ("source",)),
+        Subject("read_pictures", read_pictures, {"path": folder}, ("source",)),
     ]

@@ -15,6 +15,7 @@ from torch import Tensor
 from sbmc.checks import Phrase, require
 from sbmc.prediction.base import BasePrediction, Interval, as_targets
 from sbmc.prediction.crps import sampled_crps
+from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.randomness import Stream, generator
 from sbmc.storage.arrays import as_tensor
@@ -64,7 +65,7 @@ def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
         0.9189
     """
     mean, targets = _same_shape(mean, targets)
-    variance = _float64(variance)
+    variance = _float64(variance, "variance")
     rule = f"of the shape of the targets, {tuple(targets.shape)}"
     require(variance.shape == targets.shape, "variance", rule, tuple(variance.shape))
     smallest = variance.min().item()
@@ -191,6 +192,9 @@ def regression_metrics(
     Raises:
         BadInput: as for `gaussian_nll`.
     """
+    rule = "a prediction of numbers, from posterior.predict"
+    require(isinstance(prediction, RegressionPrediction), "prediction", rule, prediction)
+    checked_level(level)
     targets = as_targets(targets, prediction.mean)
     metrics = {
         "rmse": rmse(prediction, targets),
@@ -210,9 +214,11 @@ def _interval(prediction: Any, level: float) -> Interval:
         return prediction.interval(level)
     rule = "a prediction, or (lower, upper)"
     pair = isinstance(prediction, Sequence) and len(prediction) == 2
-    require(pair, "prediction", rule, Phrase(type(prediction).__name__))
-    lower, upper = _same_shape(prediction[0], prediction[1], ("lower", "upper"))
-    require(bool((lower <= upper).all()), "upper", "at least `lower`", Phrase("less somewhere"))
+    require(pair and not isinstance(prediction, str), "prediction", rule, prediction)
+    names = ("prediction[0]", "prediction[1]")
+    lower, upper = _same_shape(prediction[0], prediction[1], names)
+    ordered = bool((lower <= upper).all())
+    require(ordered, "prediction[1]", "at least `prediction[0]`", Phrase("less somewhere"))
     return Interval(lower, upper)
 
 

@@ -78,7 +78,8 @@ def aurc(prediction: Any, targets: Any) -> float:
         spread = prediction.variance.reshape(len(loss), -1)
         pair = spread.sum(1), loss.reshape(len(loss), -1).sum(1)
     else:
-        return risk_curve(*_checked(prediction, targets)).area
+        score = as_floats(prediction, "prediction")
+        return risk_curve(*_checked(score, as_floats(targets, "targets"))).area
     return risk_curve(*_checked(*(each.cpu().numpy() for each in pair))).area
 
 
