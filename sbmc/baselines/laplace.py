@@ -5,7 +5,6 @@ Fitted by laplace-torch (Daxberger et al., 2021), which comes with the extra `la
 
 from __future__ import annotations
 
-import copy
 import time
 from dataclasses import replace
 from typing import Any
@@ -21,9 +20,9 @@ from sbmc.baselines.result import (
 )
 from sbmc.checks import Phrase, require, require_choice
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood, known_variance
-from sbmc.model.calling import errors_in_words, require_rows
+from sbmc.model.calling import errors_in_words, require_dependence, require_rows
 from sbmc.model.data import Examples, as_examples
-from sbmc.model.functional import call_model
+from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.posterior.posterior import Posterior
 from sbmc.prior.laplace_fit import fit_laplace
@@ -155,11 +154,12 @@ def _checked(
     single = isinstance(examples.inputs, Tensor)
     rule = "a pair of one input tensor and targets for a Laplace approximation"
     require(single, "data", rule, Phrase("several input tensors"))
-    module = copy.deepcopy(model).eval()
     few = examples.slice(0, 2)[0]
-    with torch.no_grad(), errors_in_words(model, few):
-        outputs = call_model(module, {}, few)
-    require_rows(outputs, few)
+    with torch.enable_grad(), errors_in_words(model, few):
+        outputs = LoopForward(model, space)(weights[None].clone().requires_grad_(), few)[0]
+        require_rows(outputs, few)
+        require_dependence(outputs)
+    outputs = outputs.detach()
     return replace(examples, targets=family.check(examples.targets, outputs)), outputs.shape[-1]
 
 

@@ -184,6 +184,7 @@ def calibration_size(alpha: float, delta: float) -> int:
         (149, 1)
     """
     alpha, delta = _open_fraction("alpha", alpha), _open_fraction("delta", delta)
+    require(alpha >= 1e-9, "alpha", "at least 1e-9: a smaller one needs too many examples", alpha)
     # An exact power must not be missed by the rounding of the logarithms.
     return max(1, math.ceil(math.log(delta) / math.log1p(-alpha) - 1e-9))
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from sbmc.checks import Phrase, is_number, require, require_choice
+from sbmc.checks import MOST_COUNT, Phrase, is_number, require, require_choice
 from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.budget import Budget, as_budget
 from sbmc.fitting.mixture_plan import (
@@ -221,7 +221,7 @@ def _sampler_for(
     """The default sampler, with an equal part of so many epochs for each chain, and why."""
     chains = sum(each.particle_count * int(each.islands) for each in requests)
     words = f"{total.source} for {chains} chains"
-    each_chain = int(epochs / chains)
+    each_chain = min(int(epochs / chains), MOST_COUNT)
     if each_chain < FEWEST_EPOCHS:
         words += f"; a chain takes at least {FEWEST_EPOCHS}, so this goes beyond the budget"
     each_chain = max(FEWEST_EPOCHS, each_chain)

@@ -43,7 +43,8 @@ class DenseCategorical(Likelihood):
 
     def __post_init__(self) -> None:
         require_count("dims", self.dims)
-        require(self.axis in (1, -1), "axis", "1 or -1", self.axis)
+        good = is_whole(self.axis) and self.axis in (1, -1)
+        require(good, "axis", "1 or -1", self.axis)
         good = self.ignore_index is None or is_whole(self.ignore_index)
         require(good, "ignore_index", "an integer or None", self.ignore_index)
 

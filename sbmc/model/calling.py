@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.model.data import Inputs, leaves
@@ -143,6 +144,8 @@ def require_callable(model: nn.Module) -> None:
             f"`model` must be a module with a forward, but got a {type(model).__name__}, which "
             "has none. Put its parts into an nn.Sequential, or write a forward."
         )
+    lazy = next((name for name, each in model.named_parameters() if is_lazy(each)), None)
+    require(lazy is None, "model", "initialised (call it once)", Phrase(f"a lazy {lazy}"))
     if any(parameter.is_meta for parameter in model.parameters()):
         raise BadInput(
             "`model` must be a network with weights, but got one on the meta device, which has "

@@ -137,6 +137,37 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     return examples
 
 
+def require_same_form(given: Examples, expected: Examples, name: str, other: str) -> None:
+    """Refuse examples whose rows are not like those of others.
+
+    Args:
+        given: what is checked.
+        expected: what it has to be like.
+        name: the argument that is checked.
+        other: the other argument.
+
+    Raises:
+        BadInput: inputs are of another form, another shape or another kind of numbers.
+    """
+    forms = [_form(each.inputs) for each in (given, expected)]
+    rule = f"with inputs like those of `{other}`, {forms[1]}"
+    require(forms[0] == forms[1], name, rule, Phrase(forms[0]))
+
+
+def _form(inputs: Inputs) -> str:
+    """What one row of inputs is, in words."""
+
+    def one(tensor: Tensor) -> str:
+        kind = "numbers" if tensor.is_floating_point() else "integers"
+        return f"{kind} of shape (rows{''.join(f', {size}' for size in tensor.shape[1:])})"
+
+    if isinstance(inputs, dict):
+        return "a dict of " + ", ".join(f"{key!r}: {one(inputs[key])}" for key in sorted(inputs))
+    if isinstance(inputs, Tensor):
+        return one(inputs)
+    return "a tuple of " + ", ".join(map(one, inputs))
+
+
 def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
     """Inputs alone: tensors or arrays, in a tuple or a dict if there are several."""
     if _is_mapping(inputs):

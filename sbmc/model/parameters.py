@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from sbmc.checks import BadInput, Phrase, describe_value, require
 from sbmc.model.calling import require_callable
@@ -90,8 +89,6 @@ def select_parameters(model: nn.Module, parameters: Selection = "all") -> Parame
     rule = "a module with trainable parameters"
     require(bool(trainable), "model", rule, Phrase("none that require grad"))
     for name, parameter in model.named_parameters():
-        lazy = Phrase(f"a lazy {name}")
-        require(not is_lazy(parameter), "model", "initialised (call it once)", lazy)
         finite = bool(torch.isfinite(parameter).all())
         require(finite, "model", "of finite weights", Phrase(f"NaN or infinity in {name}"))
     names = _matching(parameters, trainable)

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, require, require_flag
-from sbmc.prediction.base import BasePrediction, refuse_split
+from sbmc.checks import BadInput, Phrase, require, require_choice, require_flag
+from sbmc.prediction.base import SPLITS, BasePrediction, refuse_split
 from sbmc.prediction.crps import class_crps
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.regression import RegressionPrediction
@@ -150,10 +150,11 @@ class Prediction(BasePrediction):
             >>> [round(prediction.split(by).epistemic.item(), 4) for by in ("variance", "zero-one")]
             [0.5, 0.5]
         """
+        require_choice("by", by, SPLITS)
         if by == "entropy":
             return Split(self.total, self.aleatoric, self.epistemic)
         inner = {"variance": self.mean_square_probability, "zero-one": self.mean_max_probability}
-        if not isinstance(by, str) or by not in inner:
+        if by not in inner:
             raise refuse_split(by, "")
         agreement = inner[by]
         rule = "made from particles to be split"

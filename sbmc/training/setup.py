@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import require
 from sbmc.likelihoods import Likelihood, Weighted
 from sbmc.likelihoods.weighted import check_weights
-from sbmc.model.calling import errors_in_words, require_rows
-from sbmc.model.data import Examples, Inputs, as_examples, leaves, tree_map
+from sbmc.model.calling import errors_in_words, require_dependence, require_rows
+from sbmc.model.data import Examples, Inputs, as_examples, leaves, require_same_form, tree_map
 from sbmc.model.forward import Forward
 from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.loop import LoopForward
@@ -73,25 +73,19 @@ def checked_data(
             counts = check_weights(weights if name == "train" else ones, len(examples))
             family = Weighted(likelihood, counts)
         inputs, _ = examples.slice(0, 2)
-        with torch.no_grad(), errors_in_words(model, inputs, f"{name} inputs"):
-            outputs = forward(start[None], inputs)[0]
+        point = start[None].clone().requires_grad_()
+        with torch.enable_grad(), errors_in_words(model, inputs, f"{name} inputs"):
+            outputs = forward(point, inputs)[0]
             require_rows(outputs, inputs)
+            require_dependence(outputs)
+        outputs = outputs.detach()
         return replace(examples, targets=family.check(examples.targets, outputs)), family
 
     held_out = None if validation is None else checked(validation, "validation")[0]
     examples, family = checked(train, "train")
     if held_out is not None:
-        forms = [_form(each.inputs) for each in (examples, held_out)]
-        rule = f"inputs in the form of `train`, {forms[0]}"
-        require(forms[0] == forms[1], "validation", rule, Phrase(forms[1]))
+        require_same_form(held_out, examples, "validation", "train")
     return TrainingData(examples, held_out, family)
-
-
-def _form(inputs: Inputs) -> str:
-    """Whether inputs are a tensor, a tuple or a dict, in words."""
-    if isinstance(inputs, dict):
-        return f"a dict with the keys {', '.join(sorted(inputs))}"
-    return "one tensor" if isinstance(inputs, Tensor) else f"a tuple of {len(inputs)}"
 
 
 class TrainingSetup(NamedTuple):

@@ -94,7 +94,7 @@ def subjects() -> list[Subject]:
     probs = torch.tensor([[0.75, 0.25]]).repeat(len(Y), 1)
     draws = torch.randn(2, 8, 3, generator=torch.Generator().manual_seed(0))
     score = torch.linspace(0, 1, 400).numpy()
-    likelihood_names = ("targets", "outputs", "classification", "noise", "model", "inputs")
+    likelihood_names = ("likelihood", "targets", "classification", "noise", "prediction")
     settings = [
         *(sbmc.HMC, sbmc.GHMC, sbmc.MALA, sbmc.PCN, sbmc.NUTS, sbmc.SGHMC, sbmc.SGLD, sbmc.UBU),
         *(sbmc.SMC, sbmc.AutoHMC, sbmc.Budget, sbmc.ByLayer, sbmc.Compute, sbmc.Prior),

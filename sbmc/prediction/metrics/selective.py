@@ -39,10 +39,7 @@ def risk_curve(score: np.ndarray, loss: np.ndarray) -> RiskCoverage:
     Returns:
         The curve and its area.
     """
-    score, loss = as_floats(score, "score"), as_floats(loss, "loss")
-    good = score.ndim == 1 and len(score) > 0 and bool(np.isfinite(score).all())
-    require(good, "score", "finite numbers of shape (examples,), with at least one", score)
-    require(loss.shape == score.shape, "loss", f"of the shape of `score`, {score.shape}", loss)
+    score, loss = _checked(score, loss, ("score", "loss"))
     _, block, sizes = np.unique(score, return_inverse=True, return_counts=True)
     last = np.cumsum(sizes)
     loss_at_last = np.cumsum(np.bincount(block, weights=loss))
@@ -78,18 +75,17 @@ def aurc(prediction: Any, targets: Any) -> float:
         spread = prediction.variance.reshape(len(loss), -1)
         pair = spread.sum(1), loss.reshape(len(loss), -1).sum(1)
     else:
-        score = as_floats(prediction, "prediction")
-        return risk_curve(*_checked(score, as_floats(targets, "targets"))).area
-    return risk_curve(*_checked(*(each.cpu().numpy() for each in pair))).area
+        return risk_curve(*_checked(prediction, targets, ("prediction", "targets"))).area
+    return risk_curve(*_checked(*pair, ("prediction", "targets"))).area
 
 
-def _checked(score: Any, loss: Any) -> tuple[np.ndarray, np.ndarray]:
-    scores, losses = as_floats(score, "score"), as_floats(loss, "loss")
+def _checked(score: Any, loss: Any, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
+    scores, losses = as_floats(score, names[0]), as_floats(loss, names[1])
     good = scores.ndim == 1 and len(scores) > 0
-    require(good, "score", "of shape (examples,), with at least one", scores.shape)
+    require(good, names[0], "of shape (examples,), with at least one", scores.shape)
     rule = f"of the shape of the scores, {scores.shape}"
-    require(losses.shape == scores.shape, "targets", rule, losses.shape)
-    for name, values in (("score", scores), ("targets", losses)):
+    require(losses.shape == scores.shape, names[1], rule, losses.shape)
+    for name, values in zip(names, (scores, losses), strict=True):
         stray = values[~np.isfinite(values)]
         require(len(stray) == 0, name, "finite", stray[:1])
     return scores, losses
