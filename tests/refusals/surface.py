@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from odd_values import CLASSES, DATA, INPUTS, NETWORKS, TARGETS, VALUES, WIDTH, X, Y
+from refusals.odd_values import CLASSES, DATA, INPUTS, NETWORKS, TARGETS, VALUES, WIDTH, X, Y
 from torch import nn
 
 import sbmc
@@ -92,7 +92,7 @@ def subjects() -> list[Subject]:
     tuned = {**common, "v": 1.0, "s": 0.1, "folds": 2, "sampler": sampler(), "particles": 2}
     tuned |= {"max_epochs": 1, "extensions": 0, **quiet}
     probs = torch.tensor([[0.75, 0.25]]).repeat(len(Y), 1)
-    draws = torch.randn(2, 8, 3, generator=torch.Generator().manual_seed(0))
+    draws = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
     score = torch.linspace(0, 1, 400).numpy()
     likelihood_names = ("likelihood", "targets", "classification", "noise", "prediction")
     settings = [
@@ -101,7 +101,7 @@ def subjects() -> list[Subject]:
         *(sbmc.InProcess, sbmc.Processes, sbmc.Ray, sbmc.Gaussian, sbmc.StudentT),
         *(sbmc.NegativeBinomial, sbmc.DenseCategorical, Adam, EarlyStopping),
     ]
-    swa = {"model": network(), "train": data, "epochs": 2, "warmup_epochs": 1, **quiet}
+    swa = {"model": network(), "train": data, "epochs": 3, "warmup_epochs": 1, **quiet}
     guaranteed = {"score": score, "wrong": score > 0.9}
     interval = {"width": 1.0, "predict": numbers.predict, "data": (X, X[:, :1])}
     return [
@@ -157,8 +157,8 @@ def subjects() -> list[Subject]:
                 ("prediction of numbers", regression, X[:, 0]),
             )
             for method, right in {
-                "quantile": {"q": 0.5},
-                "interval": {},
+                "quantile": {"q": 0.5, "kind": "credible"},
+                "interval": {"kind": "credible"},
                 "sample": {"n": 2},
                 "log_prob": {"targets": answers},
                 "crps": {"targets": answers},
@@ -213,7 +213,7 @@ def subjects() -> list[Subject]:
                 diagnostics.effective_sample_size,
             )
         ),
-        Subject("diagnostics.nested_rhat", diagnostics.nested_rhat, {"draws": draws[None]}),
+        Subject("diagnostics.nested_rhat", diagnostics.nested_rhat, {"draws": draws.reshape(2, 2, 4)}),
         Subject(
             "diagnostics.integrated_autocorrelation_time",
             diagnostics.integrated_autocorrelation_time,
@@ -259,7 +259,8 @@ def subjects() -> list[Subject]:
             "fit_interval_confidence",
             confidence.fit_interval_confidence,
             interval,
-            left_out=frozenset(["predict"]),
+            ("prediction",),
+            frozenset(["predict"]),
         ),
         Subject("load_dataset", datasets.load_dataset),
         Subject("LoraHead", language.LoraHead, {"base": torch.ones(4, 3), "rank": 2}),

@@ -22,7 +22,7 @@ FOREIGN = re.compile(
     r"has no attribute|NoneType|unsupported operand|not subscriptable|not iterable|not callable"
     r"|mat1 and mat2|cannot be multiplied|Expected .* (to|but)|expected .* argument|size mismatch"
     r"|AssertionError|KeyError|TypeError|AttributeError|IndexError|ValueError|RuntimeError"
-    r"|Traceback|sbmc/|\.py\b| at 0x|positional argument|keyword argument|Dimension out of range"
+    r"|Traceback|sbmc/[\w/]*\.py| at 0x|positional argument|keyword argument|Dimension out of range"
     r"|not supported between|not implemented for|could not convert|must be real number"
     r"|dtype\(|could not be broadcast|invalid literal|Sparse|aten::|c10|'meta'|ambiguous"
 )

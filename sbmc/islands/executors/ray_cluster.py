@@ -37,6 +37,10 @@ _GROWTH = 5.0
 _ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
+# CPUs or GPUs that one island may reserve: more than any machine has.
+MOST_UNITS = 1_000_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ray(Executor):
     """Run every island as a task of Ray.
@@ -79,10 +83,10 @@ class Ray(Executor):
         good = self.address is None or (isinstance(self.address, str) and self.address != "")
         require(good, "address", "that of a Ray cluster, such as 'host:6379'", self.address)
         require_count("workers", self.workers, optional=True)
-        good = is_number(self.cpus) and 0 < self.cpus < float("inf")
-        require(good, "cpus", "a positive number", self.cpus)
-        good = is_number(self.gpus) and 0 <= self.gpus < float("inf")
-        require(good, "gpus", "a number from 0", self.gpus)
+        good = is_number(self.cpus) and 0 < self.cpus <= MOST_UNITS
+        require(good, "cpus", f"a positive number, at most {MOST_UNITS:,}", self.cpus)
+        good = is_number(self.gpus) and 0 <= self.gpus <= MOST_UNITS
+        require(good, "gpus", f"a number from 0 to {MOST_UNITS:,}", self.gpus)
 
     @property
     def threads_each(self) -> int:
