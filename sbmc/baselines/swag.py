@@ -131,7 +131,7 @@ def swag(
     space = select_parameters(model, parameters)
     check_variance_size(prior_variance, space.dim)
     data = checked_data(model, space, train, validation, as_likelihood(likelihood))
-    path = Collector(rank)
+    path = Collector(int(rank))
     run = run_swa(model, space, data, settings, path.add, progress)
     began = time.perf_counter()
     moments = path.moments()

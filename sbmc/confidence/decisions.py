@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.checks import require
+from sbmc.checks import Phrase, require
 from sbmc.prediction.metrics import RiskCoverage, risk_curve
 from sbmc.storage.arrays import as_floats, as_tensor
 
@@ -84,5 +84,7 @@ def checked_scores(score: Any, wrong: Any) -> tuple[np.ndarray, np.ndarray]:
     require(bool(np.isfinite(score).all()), "score", "finite", score[~np.isfinite(score)][:1])
     rule = f"of the shape of the scores, {score.shape}"
     require(wrong.shape == score.shape, "wrong", rule, wrong.shape)
-    require(bool(np.isin(wrong, (0, 1)).all()), "wrong", "true or false", wrong.dtype)
+    require(
+        bool(np.isin(wrong, (0, 1)).all()), "wrong", "true or false", Phrase(f"dtype {wrong.dtype}")
+    )
     return score, wrong.astype(bool)

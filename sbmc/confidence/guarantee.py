@@ -125,6 +125,7 @@ def guaranteed_threshold(
     rising = thresholds.ndim == 1 and bool((np.diff(thresholds) > 0).all()) and len(thresholds) > 0
     require(rising, "grid", "thresholds that rise", thresholds)
     needed = calibration_size(alpha, delta)
+    alpha, delta = float(alpha), float(delta)
     rule = (
         f"of at least {needed} examples for an error of at most {alpha:g} "
         f"with probability {1 - delta:g}"

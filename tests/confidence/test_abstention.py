@@ -89,7 +89,7 @@ def test_predictions_of_another_posterior_are_refused(toy, fitted):
     ("settings", "message"),
     [
         ({"threshold": 2.0}, "`threshold` must be a number from 0 to 1, or 'f1', but got 2.0"),
-        ({"seed": -1}, "`seed` must be a non-negative integer, but got -1"),
+        ({"seed": -1}, "`seed` must be an integer from 0 to 2**32 - 1, but got -1"),
     ],
 )
 def test_settings_are_refused_before_anything_is_predicted(settings, message):

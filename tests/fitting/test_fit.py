@@ -590,7 +590,7 @@ class Augmented(torch.utils.data.Dataset):
         ({"particles": 2.0}, "`particles` must be a positive integer, but got 2.0."),
         ({"islands": -1}, "`islands` must be a positive integer, but got -1."),
         ({"islands": True}, "`islands` must be a positive integer, but got True."),
-        ({"chunk_size": 0}, "`chunk_size` must be a positive integer, but got 0."),
+        ({"chunk_size": 0}, "`chunk_size` must be a positive integer or None, but got 0."),
         ({"seed": -1}, "`seed` must be an integer from 0 to 2**128 - 1, but got -1."),
         ({"s": 0, "seed": 0.5}, "`seed` must be an integer from 0 to 2**128 - 1, but got 0.5."),
         ({"path": "fusd"}, "but got 'fusd'. Did you mean 'fused'?"),

@@ -229,13 +229,16 @@ INFINITE[:2] = torch.inf
         ((INPUTS, torch.tensor(1)), "must be a tensor with an example axis, but got a scalar."),
         (Stream(), "`data` must be a map-style data set, but got an iterable one."),
         (DataLoader(Stream()), "`data` must be a map-style data set, but got an iterable one."),
-        (INPUTS, "a map-style data set or a DataLoader, but got Tensor."),
-        (INPUTS.numpy(), "a map-style data set or a DataLoader, but got ndarray."),
-        ({"x": INPUTS, "y": TARGETS}, "a map-style data set or a DataLoader, but got dict."),
+        (INPUTS, "a map-style data set or a DataLoader, but got a Tensor of shape"),
+        (INPUTS.numpy(), "a map-style data set or a DataLoader, but got a ndarray of shape"),
+        ({"x": INPUTS, "y": TARGETS}, "a map-style data set or a DataLoader, but got {"),
         (3, "`data` must be a pair (inputs, targets), a map-style data set or a DataLoader, but"),
-        (("a", TARGETS), "`data` must be a tensor or an array, but got str."),
-        ((INPUTS, "a"), "`data targets` must be a tensor or an array, but got str."),
-        ((np.array(["a"]), TARGETS), "`data` must be numeric, but got dtype <U1."),
+        (("a", TARGETS), "`data` must be a tensor or an array, but got '"),
+        ((INPUTS, "a"), "`data targets` must be a tensor or an array, but got '"),
+        (
+            (np.array(["a"]), TARGETS),
+            "`data` must be numeric; np.unique(labels, return_inverse=True)[1]",
+        ),
         ((INPUTS.to(torch.complex64), TARGETS), "`data` must be real, but got dtype torch.complex"),
         (([[1.0], [1.0, 2.0]], [0, 1]), "must be rectangular, but got rows of unequal length."),
         (([INPUTS, INPUTS], TARGETS), "`data` must be a tensor or an array, but got a list of t"),
@@ -243,7 +246,7 @@ INFINITE[:2] = torch.inf
         (Samples([{"x": 1.0}]), "must have one of the keys ('labels', 'label', 'targets', 'targ"),
         (
             Samples([{"x": "words", "label": 1}]),
-            "`data['x']` must be numeric, but got dtype <U5.",
+            "`data['x']` must be numeric; np.unique(labels",
         ),
         (
             # Lists of equal length would be transposed by the default collation.
@@ -253,7 +256,7 @@ INFINITE[:2] = torch.inf
         (Samples([(object(), 1)]), "must be samples that collate into a batch, but got samples"),
         (
             Samples([(torch.zeros(2), 0), (torch.zeros(3), 0)]),
-            "must be samples that collate into a batch, but got samples that do not",
+            "must be samples that collate into a batch, but got samples such as",
         ),
     ],
 )
@@ -273,7 +276,7 @@ def test_batches_of_different_shapes_are_refused():
 
     samples = [(torch.ones(1 + (i >= READ_BATCH)), 0) for i in range(READ_BATCH + 1)]
     loader = DataLoader(Samples(samples), batch_size=2, collate_fn=pad)
-    refused(loader, "`data` must be of one shape in all batches, but got others")
+    refused(loader, "`data` must be of one shape in all batches, but got batches of others")
 
 
 class Augmented(Dataset):

@@ -200,8 +200,12 @@ def test_a_callable_likelihood_says_what_is_predicted(classification):
         (INPUTS / 0, {}, "`inputs` must be finite, but got 44 values that are NaN or infinite."),
         ("words", {}, "`inputs` must be a tensor or an array, but got str."),
         (TensorDataset(INPUTS), {}, "`inputs` must be a tensor or an array, but got TensorDataset"),
-        (INPUTS, {"batch_size": 0}, "`batch_size` must be a positive integer, but got 0."),
-        (INPUTS, {"batch_size": 2.5}, "`batch_size` must be a positive integer, but got 2.5."),
+        (INPUTS, {"batch_size": 0}, "`batch_size` must be a positive integer or None, but got 0."),
+        (
+            INPUTS,
+            {"batch_size": 2.5},
+            "`batch_size` must be a positive integer or None, but got 2.5.",
+        ),
     ],
 )
 def test_refusals(inputs, options, words):

@@ -65,17 +65,17 @@ def storm(only: str = "") -> Iterator[Verdict]:
 def main() -> None:
     """Print how calls and command lines ended, and which of them failed."""
     only = sys.argv[1] if len(sys.argv) > 1 else ""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)  # odd paths are written to, too
-        kinds = {"calls": storm(only)} | ({} if only else {"command lines": command_lines.storm()})
-        for kind, verdicts in kinds.items():
+    kinds = {"calls": storm(only)} | ({} if only else {"command lines": command_lines.storm()})
+    for kind, verdicts in kinds.items():
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)  # odd paths are written to, too
             found = []
             for each in verdicts:
                 found.append(each)
                 if each.outcome in (INTERNAL, ENDLESS, TAKEN):
                     print(str(each)[:400], flush=True)
             print(f"{len(found)} {kind}: {dict(counts(found))}", flush=True)
-        os.chdir("/")
+            os.chdir("/")
 
 
 if __name__ == "__main__":

@@ -213,7 +213,9 @@ def subjects() -> list[Subject]:
                 diagnostics.effective_sample_size,
             )
         ),
-        Subject("diagnostics.nested_rhat", diagnostics.nested_rhat, {"draws": draws.reshape(2, 2, 4)}),
+        Subject(
+            "diagnostics.nested_rhat", diagnostics.nested_rhat, {"draws": draws.reshape(2, 2, 4)}
+        ),
         Subject(
             "diagnostics.integrated_autocorrelation_time",
             diagnostics.integrated_autocorrelation_time,
