@@ -45,7 +45,8 @@ def is_number(value: object) -> bool:
     """Whether a value is a real number of any kind that a float holds; True and False are none."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return False
-    return not isinstance(value, numbers.Rational) or abs(value) <= sys.float_info.max
+    # Of an integer, since a float cannot even be compared with one that it does not hold.
+    return not isinstance(value, numbers.Rational) or abs(int(value)) <= int(sys.float_info.max)
 
 
 def is_finite(value: object) -> bool:
@@ -60,9 +61,9 @@ def describe_value(value: object) -> str:
         >>> describe_value(0.5), describe_value("a"), describe_value(10**60)
         ('0.5', "'a'", 'an integer of 61 digits')
     """
-    if isinstance(value, numbers.Integral) and abs(value) >= 10**40:
+    if isinstance(value, numbers.Integral) and abs(int(value)) >= 10**40:
         # Python refuses to write integers of more than a few thousand digits.
-        return f"an integer of {math.floor(math.log10(abs(value))) + 1:,} digits"
+        return f"an integer of {math.floor(math.log10(abs(int(value)))) + 1:,} digits"
     kind = type(value)
     if hasattr(value, "shape") and hasattr(value, "dtype") and getattr(value, "shape", None):
         return f"a {kind.__name__} of shape {tuple(value.shape)} and dtype {value.dtype}"
@@ -127,9 +128,10 @@ def require_count(name: str, value: object, least: int = 1, *, optional: bool = 
     if not is_whole(value):
         require(False, name, rule, value)
     assert isinstance(value, numbers.Integral)  # for the type checker
-    require(value >= least, name, rule, value)
-    shown = Phrase(f"{float(value):g}") if abs(value) < 10**300 else value
-    require(value <= MOST_COUNT, name, f"at most {MOST_COUNT:,}", shown)
+    count = int(value)
+    require(count >= least, name, rule, value)
+    shown = Phrase(f"{count:g}") if count < 10**300 else count
+    require(count <= MOST_COUNT, name, f"at most {MOST_COUNT:,}", shown)
 
 
 def require_flag(name: str, value: object, *, optional: bool = False) -> None:

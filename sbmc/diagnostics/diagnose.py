@@ -126,8 +126,7 @@ def _as_priors(
         return []
     require(data is not None, "data", "given with `prior`", data)
     islands, _, dim = posterior.positions.shape
-    several = isinstance(prior, Sequence)
-    priors = list(prior) if several else [prior] * islands  # type: ignore[arg-type]
+    priors: list[Any] = list(prior) if isinstance(prior, Sequence) else [prior] * islands
     good = len(priors) == islands and all(
         isinstance(each, AnchoredPrior) and each.dim == dim for each in priors
     )

@@ -48,6 +48,11 @@ change the network.
 
 def _diagnosis(model: nn.Module, inputs: Inputs, name: str) -> str:
     """What most likely does not fit, as a message."""
+    if "forward" not in _defined(type(model)) and "forward" not in vars(model):
+        return (
+            f"`model` must be a module with a forward, but got a {type(model).__name__}, which "
+            "has none. Put its parts into an nn.Sequential, or write a forward."
+        )
     shown = describe_inputs(inputs)
     if isinstance(inputs, dict | tuple) and (mismatch := _signature_mismatch(model, inputs)):
         return (
@@ -127,8 +132,8 @@ def _wrong_width(model: nn.Module, inputs: Inputs) -> str:
     return ""
 
 
-def require_callable(model: nn.Module) -> None:
-    """Refuse a wrapper whose module has to be given, and a module without `forward`.
+def require_weights(model: nn.Module) -> None:
+    """Refuse a wrapper whose module has to be given, and a module whose weights are not there.
 
     Raises:
         BadInput: it is one of them.
@@ -138,11 +143,6 @@ def require_callable(model: nn.Module) -> None:
         raise BadInput(
             f"`model` must be the network itself, but got it inside {type(model).__name__}. Give "
             "its `.module`."
-        )
-    if "forward" not in _defined(type(model)) and "forward" not in vars(model):
-        raise BadInput(
-            f"`model` must be a module with a forward, but got a {type(model).__name__}, which "
-            "has none. Put its parts into an nn.Sequential, or write a forward."
         )
     lazy = next((name for name, each in model.named_parameters() if is_lazy(each)), None)
     require(lazy is None, "model", "initialised (call it once)", Phrase(f"a lazy {lazy}"))

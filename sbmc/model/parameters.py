@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import BadInput, Phrase, describe_value, require
-from sbmc.model.calling import require_callable
+from sbmc.model.calling import require_weights
 
 Selection = str | Callable[[str], bool]
 
@@ -84,7 +84,7 @@ def select_parameters(model: nn.Module, parameters: Selection = "all") -> Parame
         ('2.weight', '2.bias')
     """
     require(isinstance(model, nn.Module), "model", "a torch.nn.Module", model)
-    require_callable(model)
+    require_weights(model)
     trainable = {n: p for n, p in model.named_parameters() if p.requires_grad}
     rule = "a module with trainable parameters"
     require(bool(trainable), "model", rule, Phrase("none that require grad"))

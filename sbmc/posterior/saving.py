@@ -16,7 +16,7 @@ from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Likelihood
 from sbmc.likelihoods.choice import OF_FUNCTIONS, from_description
-from sbmc.model.calling import require_callable
+from sbmc.model.calling import require_weights
 from sbmc.model.functional import converted
 from sbmc.model.noise import NOISE, with_noise
 from sbmc.model.parameters import ParameterSpace, named_tensors
@@ -102,7 +102,7 @@ def load(
             different `likelihood` is recognised in the same way.
     """
     require(isinstance(model, nn.Module), "model", "a torch.nn.Module", model)
-    require_callable(model)
+    require_weights(model)
     metadata, tensors = _read(require_path("path", path))
     space = ParameterSpace(
         tuple(metadata["names"]), tuple(torch.Size(shape) for shape in metadata["shapes"])

@@ -289,9 +289,11 @@ def resolve_variance(variance: Variance, space: ParameterSpace, dtype: torch.dty
 
 def _require_within(variance: float, dtype: torch.dtype) -> None:
     """Refuse a number that is no positive one in a precision."""
+    good = 0 < variance < math.inf
+    require(good, "prior_variance", "positive and finite", variance)
     largest = torch.finfo(dtype).max
-    rule = f"positive and at most {largest:.3g}, the largest number of {dtype}"
-    require(0 < variance <= largest, "prior_variance", rule, variance)
+    rule = f"at most {largest:.3g}, the largest number of {dtype}"
+    require(variance <= largest, "prior_variance", rule, variance)
 
 
 def _finds(pattern: str, name: str) -> bool:

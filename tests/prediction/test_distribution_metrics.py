@@ -196,7 +196,7 @@ def test_labels_that_never_change_have_no_ranking():
         (lambda: metrics.interval_coverage(1.0, [1.0]), r"a prediction, or \(lower, upper\)"),
         (
             lambda: metrics.interval_width(([1.0], [0.0])),
-            "`prediction[1]` must be at least `prediction[0]`",
+            "`prediction\\[1\\]` must be at least",
         ),
         (lambda: metrics.interval_coverage(([0.0], [1.0]), [[1.0]]), "`targets` must be of shape"),
         (lambda: metrics.aurc([0.1], [0.1, 0.2]), "`targets` must be of the shape"),
