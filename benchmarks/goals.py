@@ -49,6 +49,7 @@ GOALS = [
     *_goals("head", (80,), pyro=(12, 20), jax=(1.5, 3), roofline=(0.45, 0.70)),
     *_goals("cifar", (10, 40), pyro=(3.5, 4), jax=(1.3, 1.6), roofline=(0.70, 0.85)),
     *_goals("mlp", (1_000,), pyro=(50, 200), jax=(1, 2)),
+    *_goals("regression", (10, 100), plain=(10, 12), jax=(1, 2)),
     *_goals("transformer", (10,), jax=(1, 1.5)),
 ]
 
@@ -109,6 +110,15 @@ def find_fallen(record: Mapping[str, Any], before: Mapping[str, Any] | None) -> 
     return fallen
 
 
+def with_rows(
+    rows: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Rows of a record, of which some are replaced, and new ones come last."""
+    replaced = {_key(row): row for row in new}
+    kept = [replaced.pop(_key(row), row) for row in rows]
+    return [*kept, *replaced.values()]
+
+
 def comparable(record: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     """Whether two records are of the same kind of machine, and used it alike."""
 
@@ -148,6 +158,7 @@ def show(value: float, goal: Goal) -> str:
 
 def _name(goal: Goal) -> str:
     against = {
+        "plain": "against a plain loop",
         "pyro": "against Pyro",
         "jax": "against the best JAX peer",
         "full": "beside an epoch on all data",

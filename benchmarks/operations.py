@@ -14,6 +14,8 @@ out. Everything between them can stay in cache.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 FLOAT = 4  # bytes
@@ -49,6 +51,18 @@ def mlp(examples: int, particles: int, features: int, hidden: int, classes: int)
     first, second = 2 * features * hidden, 2 * hidden * classes
     dim = (features + 1) * hidden + (hidden + 1) * classes
     return _total(examples, particles, 2 * first + 3 * second, features, dim)
+
+
+def deep_mlp(examples: int, particles: int, widths: Sequence[int]) -> Operations:
+    """Linear layers between these widths; all but the first pass a gradient to their inputs.
+
+    Example:
+        >>> deep_mlp(7, 2, (20, 64, 2)) == mlp(7, 2, 20, 64, 2)
+        True
+    """
+    products = [2 * inputs * outputs for inputs, outputs in pairwise(widths)]
+    dim = sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
+    return _total(examples, particles, 3 * sum(products) - products[0], widths[0], dim)
 
 
 def cnn(examples: int, particles: int, *, side: int, channels: int, classes: int) -> Operations:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.airfoil import airfoil_table
 from benchmarks.corners import corners_table
 from benchmarks.health import health_table
 from benchmarks.matched import matched_table
@@ -42,6 +43,7 @@ TABLES: dict[str, Table] = {
     "corners": ("corners", corners_table),
     "overfitted": ("overfitted", overfitted_table),
     "no_knob": ("no_knob", no_knob_table),
+    "airfoil": ("airfoil", airfoil_table),
     **{
         f"matched {study}": (f"matched_{study}", matched_table)
         for study in ("mnist7", "imdb", "cifar10")

@@ -4,11 +4,13 @@ Seconds per epoch and particle (one gradient over all examples for one particle)
 sampler. Every contender is a process of its own that first has to compute the same log posterior;
 they take turns, one at a time. `--peers` names the Python of the environment that has the peers.
 Without it only sbmc and plain PyTorch run; then, and with `--only`, there is no verdict, and the
-record goes to runs/.
+record goes to runs/. With `--only ... --update` these rows go into the committed record, beside the
+others, if that is of the same kind of machine.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 from collections.abc import Sequence
@@ -28,6 +30,7 @@ from benchmarks.goals import (
     comparable,
     find_fallen,
     find_missed,
+    with_rows,
 )
 from benchmarks.machine import Machine
 from benchmarks.peers.protocol import Task
@@ -35,6 +38,7 @@ from benchmarks.speed_tables import goals_table, speed_table
 from benchmarks.transformer import Transformer
 from benchmarks.workloads import HEADS, PRIOR_VARIANCE, get_workload, make_examples, prior_of
 from sbmc.model.parameters import select_parameters
+from sbmc.storage.provenance import hardware_summary, software_versions
 
 PROBES = 3
 # Names of the peers for each algorithm, and their modules; `plain` needs no environment of its own.
@@ -59,7 +63,7 @@ AT_HOME = ("plain", "full", "trainings")
 LEFT_OUT = {
     "blackjax": ("strided",),
     "numpyro": ("strided",),
-    "patches": ("head", "cifar", "mlp", "transformer"),
+    "patches": ("head", "cifar", "mlp", "regression", "transformer"),
 }
 
 
@@ -96,13 +100,15 @@ ROWS = (
     Row("cifar", 40, leapfrog=2),
     Row("mlp", 10, transitions=20, serial_particles=10),
     Row("mlp", 1_000, transitions=2, serial_particles=10),
+    Row("regression", 10, transitions=20, serial_particles=10),
+    Row("regression", 100, transitions=4, serial_particles=10),
     Row("transformer", 10, leapfrog=2),
     Row("mnist7", 10, "smc", leapfrog=1),
     Row("head", 80, "smc", leapfrog=1),
 )
 QUICK_ROWS = (
     *(Row(name, 3, leapfrog=1) for name in ("mnist7", "strided")),
-    *(Row(name, 3, transitions=2) for name in ("head", "mlp", "transformer")),
+    *(Row(name, 3, transitions=2) for name in ("head", "mlp", "regression", "transformer")),
     Row("mnist7", 3, "smc", leapfrog=1),
 )
 
@@ -160,6 +166,7 @@ def make_task(row: Row, threads: int, quick: bool) -> Task:
         batch_size=50,
         threads=threads,
         heads=HEADS,
+        likelihood=workload.likelihood,
         arrays={name: np.ascontiguousarray(tensor) for name, tensor in arrays.items()},
     )
 
@@ -231,7 +238,14 @@ def main(arguments: Sequence[str] | None = None, plan: Plan = SPEED) -> int:
     parser = shared.make_parser(plan.name, __doc__, repeats=5)
     parser.add_argument("--peers", help="the Python that has the peers")
     parser.add_argument("--only", nargs="+", metavar="WORKLOAD", help="leave the others out")
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="with --only and --peers: put the rows into the record",
+    )
     options = shared.parse(parser, arguments)
+    if options.update and (options.quick or not options.only or not options.peers):
+        parser.error("`update` must be used with --only and --peers, and without --quick.")
     if options.peers is not None and not Path(options.peers).exists():
         parser.error(f"`peers` must be the path of a Python, but got {options.peers!r}.")
     rows = [
@@ -260,6 +274,8 @@ def main(arguments: Sequence[str] | None = None, plan: Plan = SPEED) -> int:
         share = "" if found["roofline"] is None else f"; roofline {found['roofline']:.0%}"
         print(f"  {ratios}{share}", file=sys.stderr, flush=True)
         measured.append(found)
+    if options.update:
+        return update_record(plan, options, measured)
     judged = peers_python is not None and not options.quick and not options.only
     if not judged and options.out == usual:
         options.out = shared.RECORDS.parents[1] / "runs" / usual.name  # no record to compare with
@@ -272,14 +288,44 @@ def main(arguments: Sequence[str] | None = None, plan: Plan = SPEED) -> int:
     print(f"\n{goals_table(record, plan.goals)}")
     if before is not None and not comparable(record, before):
         print("\nThe last committed record is of another machine: ratios are not held against it.")
-    failed = [
+    missed = find_missed(record, plan.goals)
+    return shared.tell_failures([*_failed(measured), *missed, *find_fallen(record, before)])
+
+
+def update_record(plan: Plan, options: Any, measured: Sequence[dict[str, Any]]) -> int:
+    """Put rows that were measured apart into the record, each with its own circumstances.
+
+    Args:
+        plan: whose record it is.
+        options: of the command line; `out` is the record.
+        measured: the rows.
+
+    Returns:
+        The exit code: 1 if a contender failed, or one of these rows misses a required figure.
+
+    Raises:
+        SystemExit: there is no record, or it is of another kind of machine.
+    """
+    record = json.loads(options.out.read_text("utf-8")) if options.out.is_file() else None
+    now = {"quick": False, "threads": torch.get_num_threads(), "hardware": hardware_summary()}
+    if record is None or not comparable(now, record):
+        raise SystemExit(f"{options.out} is no record of this kind of machine: measure all rows.")
+    apart = {"load": options.load, "repeats": options.repeats, "versions": software_versions()}
+    record["rows"] = with_rows(record["rows"], [{**row, "apart": apart} for row in measured])
+    options.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    goals = [goal for goal in plan.goals if goal.workload in options.only]
+    print(f"{speed_table(record)}\n\n{goals_table(record, goals)}")
+    return shared.tell_failures([*_failed(measured), *find_missed(record, goals)])
+
+
+def _failed(measured: Sequence[dict[str, Any]]) -> list[str]:
+    """Contenders that failed, in words."""
+    return [
         f"{row['title']}, {row['algorithm']}: {name}: {result['error']}"
         for row in measured
         for name, result in row["contenders"].items()
         if "error" in result
     ]
-    missed = find_missed(record, plan.goals)
-    return shared.tell_failures([*failed, *missed, *find_fallen(record, before)])
 
 
 if __name__ == "__main__":

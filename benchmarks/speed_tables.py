@@ -21,6 +21,7 @@ NAMES = {
 }
 ALGORITHMS = {"hmc": "HMC", "smc": "SMC", "sghmc": "SGHMC", "ensemble": "ensemble"}
 AGAINST = {
+    "plain": "a plain loop over particles",
     "pyro": "Pyro, chain after chain",
     "jax": "the best JAX peer",
     "roofline": "roofline",
@@ -51,6 +52,7 @@ def speed_table(record: Mapping[str, Any]) -> str:
         roofline = row["roofline"]
         lines.append(line([*cells, "–" if roofline is None else f"{roofline:.0%}"]))
     lines += [
+        *_apart(rows),
         "",
         "Seconds to compile or warm up, and peak memory of the whole process in MiB:",
         "",
@@ -92,6 +94,13 @@ def goals_table(record: Mapping[str, Any], goals: Sequence[Goal] = GOALS) -> str
 def whole_speed_table(record: Mapping[str, Any], goals: Sequence[Goal] = GOALS) -> str:
     """Both, for the page."""
     return f"{speed_table(record)}\n\nWhat was to be reached:\n\n{goals_table(record, goals)}"
+
+
+def _apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Which rows were measured in a run of their own, and how busy the machine was then."""
+    loads = {row["title"]: row["apart"]["load"] for row in rows if "apart" in row}
+    listed = "; ".join(f"{title} (load average {load:.1f})" for title, load in loads.items())
+    return ["", f"Measured in a run of their own: {listed}."] if loads else []
 
 
 def _mark(got: float | None, needed: float) -> str:

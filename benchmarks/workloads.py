@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from benchmarks.operations import Operations, cnn, linear, mlp, strided, transformer
+from benchmarks.operations import Operations, cnn, deep_mlp, linear, mlp, strided, transformer
 from benchmarks.transformer import Transformer
-from sbmc.likelihoods import Categorical
+from sbmc.likelihoods import Categorical, Gaussian, Likelihood
 from sbmc.model.data import Examples
 from sbmc.model.forward import build_forward
 from sbmc.model.parameters import select_parameters
@@ -25,6 +25,10 @@ PATHS = ("fused", "vmap", "loop")
 WAYS = (*PATHS, "plain loop")
 PRIOR_VARIANCE = 0.1
 HEADS = 4  # of the transformer's attention
+LIKELIHOODS: dict[str, Likelihood] = {
+    "categorical": Categorical(),
+    "gaussian": Gaussian(noise="network"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,10 @@ class Workload:
         examples: how many there are, unless the benchmark says otherwise.
         network: makes the network.
         inputs: makes that many inputs.
-        classes: how many labels there are.
+        classes: how many labels there are; for numbers, outputs of the network.
         operations: counts what one evaluation takes at least, for examples and particles.
         needed: how many times faster than the plain loop the fused path has to be, if it has to.
+        likelihood: a key of `LIKELIHOODS`; `"gaussian"` has mean and log-variance by the network.
     """
 
     title: str
@@ -50,6 +55,7 @@ class Workload:
     classes: int
     operations: Callable[[int, int], Operations]
     needed: float | None = field(default=None)
+    likelihood: str = "categorical"
 
 
 def sparse_images(count: int, rng: torch.Generator, side: int = 28) -> Tensor:
@@ -102,6 +108,27 @@ def _small_mlp(title: str, examples: int, features: int, hidden: int) -> Workloa
     )
 
 
+def regression_network(features: int, width: int, layers: int) -> nn.Sequential:
+    """Hidden layers of one width with ReLU, and two outputs: mean and log-variance."""
+    hidden: list[nn.Module] = []
+    for layer in range(layers):
+        hidden += [nn.Linear(width if layer else features, width), nn.ReLU()]
+    return nn.Sequential(*hidden, nn.Linear(width, 2))
+
+
+def _regression(title: str, examples: int, features: int, width: int, layers: int) -> Workload:
+    return Workload(
+        title,
+        "regression",
+        examples,
+        lambda: regression_network(features, width, layers),
+        lambda count, rng: torch.randn(count, features, generator=rng),
+        2,
+        lambda n, particles: deep_mlp(n, particles, (features, *[width] * layers, 2)),
+        likelihood="gaussian",
+    )
+
+
 def _transformer(title: str, examples: int, vocabulary: int, length: int, width: int) -> Workload:
     rank, classes = 4, 2
     return Workload(
@@ -138,6 +165,8 @@ WORKLOADS = {
     "head": _head("IMDb head 768 → 2, 25,000 examples", 25_000, 768, 2, needed=8.0),
     "cifar": _head("CIFAR head 2,048 → 10, 50,000 examples", 50_000, 2_048, 10),
     "mlp": _small_mlp("MLP 20 → 64 → 2, 1,000 examples", 1_000, 20, 64),
+    # The rows that bde's protocol trains on airfoil with, and its network.
+    "regression": _regression("regression MLP 5 → 4 × 16 → 2, 1,202 examples", 1_202, 5, 16, 4),
     "transformer": _transformer("transformer with adapters, 128 × 32 tokens", 128, 1_000, 32, 64),
 }
 
@@ -165,6 +194,7 @@ QUICK_WORKLOADS = {
     "head": _head("tiny head", 64, 16, 2, needed=8.0),
     "cifar": _head("tiny head of ten classes", 64, 16, 10),
     "mlp": _small_mlp("tiny MLP", 32, 4, 8),
+    "regression": _regression("tiny regression MLP", 32, 3, 4, 2),
     "transformer": _transformer("tiny transformer", 8, 11, 4, 8),
 }
 
@@ -175,9 +205,11 @@ def get_workload(name: str, quick: bool) -> Workload:
 
 
 def make_examples(workload: Workload, examples: int) -> Examples:
-    """Random inputs and labels of the workload's shapes, always the same ones."""
+    """Random inputs and targets of the workload's shapes, always the same ones."""
     rng = torch.Generator().manual_seed(0)
     inputs = workload.inputs(examples, rng)
+    if workload.likelihood == "gaussian":
+        return Examples(inputs, torch.randn(examples, 1, generator=rng))
     return Examples(inputs, torch.randint(workload.classes, (examples,), generator=rng))
 
 
@@ -188,10 +220,17 @@ class PlainLoop:
         network: the model.
         examples: the data.
         prior: the coordinates.
+        likelihood: of the targets.
     """
 
-    def __init__(self, network: nn.Module, examples: Examples, prior: AnchoredPrior) -> None:
-        self.prior = prior
+    def __init__(
+        self,
+        network: nn.Module,
+        examples: Examples,
+        prior: AnchoredPrior,
+        likelihood: Likelihood,
+    ) -> None:
+        self.prior, self._likelihood = prior, likelihood
         self._network = network.eval()
         self._space = select_parameters(network)
         self._examples = examples
@@ -205,7 +244,7 @@ class PlainLoop:
             outputs = torch.func.functional_call(
                 self._network, parameters, (self._examples.inputs,)
             )
-            value = Categorical().log_prob(outputs, self._examples.targets).sum()
+            value = self._likelihood.log_prob(outputs, self._examples.targets).sum()
             (gradient,) = torch.autograd.grad(value, z)
             values.append(value.detach().double())
             gradients.append(gradient)
@@ -214,22 +253,27 @@ class PlainLoop:
 
 def build_target(workload: Workload, examples: Examples, path: str) -> Target:
     """The engine over these examples, its path forced; chunk sizes are the engine's own."""
-    return target_of(workload.network(), examples, path)
+    return target_of(workload.network(), examples, path, LIKELIHOODS[workload.likelihood])
 
 
-def target_of(network: nn.Module, examples: Examples, path: str = "auto") -> Target:
-    """The engine over these examples."""
+def target_of(
+    network: nn.Module,
+    examples: Examples,
+    path: str = "auto",
+    likelihood: Likelihood | None = None,
+) -> Target:
+    """The engine over these examples; targets are labels unless a likelihood says otherwise."""
     space, prior = select_parameters(network), prior_of(network)
     forward = build_forward(network, space, examples.inputs[:2], path)  # type: ignore[index]
-    engine = LikelihoodEngine(forward, examples, Categorical(), prior.mean)
+    engine = LikelihoodEngine(forward, examples, likelihood or Categorical(), prior.mean)
     engine.settle()
     return Target(engine, prior)
 
 
-def users_target(network: nn.Module, examples: Examples) -> Target:
+def users_target(network: nn.Module, examples: Examples, likelihood: str = "categorical") -> Target:
     """The target as `fit` builds it: frozen parts cut off, path and kernel by rule."""
     space, prior = select_parameters(network), prior_of(network)
-    engine = EngineBuilder(network, space, Categorical(), examples)(prior.mean)
+    engine = EngineBuilder(network, space, LIKELIHOODS[likelihood], examples)(prior.mean)
     engine.settle()
     return Target(engine, prior)
 
@@ -238,7 +282,7 @@ def build_way(workload: Workload, examples: Examples, way: str) -> Target | Plai
     """The engine with one of its paths, or the plain loop."""
     if way == "plain loop":
         network = workload.network()
-        return PlainLoop(network, examples, prior_of(network))
+        return PlainLoop(network, examples, prior_of(network), LIKELIHOODS[workload.likelihood])
     return build_target(workload, examples, way)
 
 

@@ -38,8 +38,7 @@ def room_edges() -> dict[str, set[str]]:
             edges.setdefault(room_of(module), set())
     for each in IMPORTS:
         above, below = room_of(each.module), room_of(each.imported)
-        # One file of the bridges, which imports optional packages, lies on the ground.
-        if each.late or each.imported == "sbmc.bridges.optional":
+        if each.late:
             continue
         if above in edges and below in edges and above != below:
             edges[above].add(below)

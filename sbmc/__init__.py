@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.checks import BadInput
+    from sbmc.estimators import SBMCClassifier, SBMCRegressor
     from sbmc.fitting.budget import Budget
     from sbmc.fitting.compute import Compute
     from sbmc.fitting.fit import fit
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sbmc.prior.describing import describe_prior
     from sbmc.prior.options import Prior
     from sbmc.prior.weight_decay import WeightDecay
-    from sbmc.samplers import GHMC, HMC, MALA, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
+    from sbmc.samplers import GHMC, HMC, MALA, MCLMC, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
     from sbmc.target.builder import build_target
     from sbmc.target.explanation import Explanation, explain
     from sbmc.training import Ensemble, train_ensemble, train_map
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
+    "sbmc.estimators": ("SBMCClassifier", "SBMCRegressor"),
     "sbmc.islands.executors": ("InProcess", "Processes", "Ray"),
     "sbmc.fitting.budget": ("Budget",),
     "sbmc.fitting.compute": ("Compute",),
@@ -77,6 +79,7 @@ _HOMES = {
         "GHMC",
         "HMC",
         "MALA",
+        "MCLMC",
         "NUTS",
         "PCN",
         "SGHMC",
@@ -108,6 +111,7 @@ __all__ = [
     "GHMC",
     "HMC",
     "MALA",
+    "MCLMC",
     "NUTS",
     "PCN",
     "SGHMC",
@@ -141,6 +145,8 @@ __all__ = [
     "Processes",
     "Ray",
     "RegressionPrediction",
+    "SBMCClassifier",
+    "SBMCRegressor",
     "StudentT",
     "WeightDecay",
     "build_target",

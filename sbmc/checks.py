@@ -46,7 +46,9 @@ def is_number(value: object) -> bool:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return False
     # Of an integer, since a float cannot even be compared with one that it does not hold.
-    return not isinstance(value, numbers.Rational) or abs(int(value)) <= int(sys.float_info.max)
+    return not isinstance(value, numbers.Rational) or abs(math.trunc(value)) <= int(
+        sys.float_info.max
+    )
 
 
 def is_finite(value: object) -> bool:

@@ -51,6 +51,12 @@ def _mlp(p: list[Any], x: Any, frozen: dict[str, Any], heads: int) -> Any:
     return jax.nn.relu(x @ p[0].T + p[1]) @ p[2].T + p[3]
 
 
+def _regression(p: list[Any], x: Any, frozen: dict[str, Any], heads: int) -> Any:
+    for layer in range(0, len(p) - 2, 2):
+        x = jax.nn.relu(x @ p[layer].T + p[layer + 1])
+    return x @ p[-2].T + p[-1]
+
+
 def _normalise(x: Any) -> Any:
     centred = x - x.mean(-1, keepdims=True)
     return centred * lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5)
@@ -83,6 +89,7 @@ FORWARDS: dict[str, Callable[[list[Any], Any, dict[str, Any], int], Any]] = {
     "strided": _strided,
     "linear": _linear,
     "mlp": _mlp,
+    "regression": _regression,
     "transformer": _transformer,
 }
 
@@ -148,9 +155,10 @@ class JaxModel:
             inputs = _patches_of(inputs, task.kind)
         elif inputs.ndim == 4:
             inputs = np.ascontiguousarray(inputs.transpose(0, 2, 3, 1))
+        labels = task.arrays["labels"]
         self.data = {
             "inputs": jnp.asarray(inputs),
-            "labels": jnp.asarray(task.arrays["labels"], dtype=jnp.int32),
+            "labels": jnp.asarray(labels, dtype=jnp.int32 if labels.ndim == 1 else jnp.float32),
             "mean": jnp.asarray(task.arrays["mean"]),
             "frozen": {name: jnp.asarray(array) for name, array in task.frozen.items()},
         }
@@ -163,8 +171,12 @@ class JaxModel:
         task = self._task
         pieces = jnp.split(data["mean"] + task.scale * z, self._ends)
         parameters = [piece.reshape(shape) for piece, shape in zip(pieces, task.shapes)]  # noqa: B905
-        logits = self._forward(parameters, data["inputs"], data["frozen"], task.heads)
-        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), data["labels"][:, None], 1)
+        outputs = self._forward(parameters, data["inputs"], data["frozen"], task.heads)
+        if task.likelihood == "gaussian":
+            mean, log_variance = outputs[:, :1], outputs[:, 1:]
+            square = jnp.square(data["labels"] - mean) * jnp.exp(-log_variance)
+            return -0.5 * (square + log_variance + jnp.log(2 * jnp.pi)).sum()
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(outputs), data["labels"][:, None], 1)
         return chosen.sum()
 
     def log_posterior(self, z: Any, data: Any) -> Any:

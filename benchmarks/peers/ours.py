@@ -11,7 +11,7 @@ from torch import nn
 
 from benchmarks.peers.protocol import Done, Task, Unit, serve
 from benchmarks.transformer import Transformer
-from benchmarks.workloads import strided_network, users_target
+from benchmarks.workloads import regression_network, strided_network, users_target
 from sbmc.model.data import Examples
 from sbmc.model.threads import threads_for
 from sbmc.samplers import HMC, SGHMC, SMC
@@ -41,6 +41,9 @@ def network_of(task: Task) -> nn.Module:
     elif task.kind == "mlp":
         hidden, classes = shapes[0][0], shapes[2][0]
         network = nn.Sequential(nn.Linear(inputs[1], hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    elif task.kind == "regression":
+        width, features = shapes[0]
+        network = regression_network(features, width, len(shapes) // 2 - 1)
     else:
         frozen, (rank, width) = task.frozen, shapes[0]
         sizes = len(frozen["tokens"]), inputs[1], width, rank, shapes[-1][0], task.heads
@@ -63,7 +66,7 @@ class Ours:
             torch.from_numpy(task.arrays["inputs"]), torch.from_numpy(task.arrays["labels"])
         )
         self._network = network_of(task)
-        self._target = users_target(self._network, data)
+        self._target = users_target(self._network, data, task.likelihood)
         self._start = torch.from_numpy(task.arrays["start"])
         self._noise = IslandNoise([torch.Generator().manual_seed(0)], task.particles)
         self.settings: dict[str, Any] = {

@@ -60,8 +60,9 @@ class Task:
         batch_size: of SGHMC.
         threads: that a process may use.
         heads: of attention, where there is any.
-        arrays: `inputs`, `labels`, `mean` (dim,), `start` (particles, dim), `probe` (probes,
-            dim), and frozen weights of the model by name.
+        likelihood: `categorical`, or `gaussian` with mean and log-variance by the network.
+        arrays: `inputs`, `labels` (for numbers `(examples, 1)`), `mean` (dim,), `start` (particles,
+            dim), `probe` (probes, dim), and frozen weights of the model by name.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class Task:
     batch_size: int
     threads: int
     heads: int = 1
+    likelihood: str = "categorical"
     arrays: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -33,6 +34,12 @@ def _mlp(p: list[Tensor], x: Tensor, frozen: dict[str, Tensor], heads: int) -> T
     return F.linear(F.relu(F.linear(x, p[0], p[1])), p[2], p[3])
 
 
+def _regression(p: list[Tensor], x: Tensor, frozen: dict[str, Tensor], heads: int) -> Tensor:
+    for weight, bias in zip(p[:-2:2], p[1:-2:2], strict=True):
+        x = F.relu(F.linear(x, weight, bias))
+    return F.linear(x, p[-2], p[-1])
+
+
 def _transformer(p: list[Tensor], x: Tensor, frozen: dict[str, Tensor], heads: int) -> Tensor:
     from benchmarks.transformer import transform
 
@@ -44,6 +51,7 @@ FORWARDS: dict[str, Forward] = {
     "strided": _strided,
     "linear": _linear,
     "mlp": _mlp,
+    "regression": _regression,
     "transformer": _transformer,
 }
 
@@ -71,8 +79,12 @@ class TorchModel:
         task = self._task
         pieces = (self._mean + task.scale * z).split(self._sizes)
         parameters = [piece.view(*shape) for piece, shape in zip(pieces, task.shapes, strict=True)]
-        logits = FORWARDS[task.kind](parameters, inputs, self._frozen, task.heads)
-        return -F.cross_entropy(logits, labels, reduction="sum")
+        outputs = FORWARDS[task.kind](parameters, inputs, self._frozen, task.heads)
+        if task.likelihood == "gaussian":
+            mean, log_variance = outputs.split(1, dim=1)
+            square = (labels - mean).square() * (-log_variance).exp()
+            return -0.5 * (square + log_variance + math.log(2 * math.pi)).sum()
+        return -F.cross_entropy(outputs, labels, reduction="sum")
 
     def log_posterior(self, z: Tensor) -> Tensor:
         """Of all examples, up to a constant."""

@@ -73,7 +73,6 @@ def mc_dropout(
         Posterior(islands=1, particles=3, dim=10)
     """
     require_count("samples", samples)
-    require_noise(as_likelihood(likelihood), select_parameters(model, parameters))
     trained = train_mc_dropout(
         model,
         train,
@@ -137,6 +136,7 @@ def train_mc_dropout(
     """
     _check_rate(rate)
     space = select_parameters(model, parameters)
+    require_noise(as_likelihood(training.get("likelihood", "categorical")), space)
     names = dropout_layers(model, layers, space)
     examples = as_examples(train, "train")
     noisy = copy.deepcopy(model)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sbmc.checks import Phrase, require
+from sbmc.likelihoods.weighted import check_weights
 from sbmc.prediction.prediction import Prediction
 from sbmc.storage.arrays import as_floats
 
@@ -23,19 +24,21 @@ class Detection(NamedTuple):
     fpr95: float  # share of inside inputs flagged where 95 % of the outside ones are
 
 
-def detection(inside: Any, outside: Any) -> Detection:
+def detection(inside: Any, outside: Any, *, weights: tuple[Any, Any] | None = None) -> Detection:
     """Measure a score on in-domain and out-of-domain inputs together.
 
     Args:
         inside: `(in-domain examples,)`, correct and incorrect ones alike.
         outside: `(out-of-domain examples,)`; higher is to mean outside.
+        weights: of the examples inside and of those outside; a weight of 2 is that example twice.
 
     Returns:
         AUROC, AUPR (which depends on the share of outside inputs; chance is that share) and the
         false-positive rate at the first threshold that finds 95 % of them.
 
     Raises:
-        BadInput: if either is empty or not finite: no score can be judged on one domain alone.
+        BadInput: if either is empty or not finite, since no score can be judged on one domain
+            alone; or weights do not fit.
 
     Example:
         >>> detection([0.1, 0.2, 0.3, 0.8], [0.7, 0.9])
@@ -51,11 +54,16 @@ def detection(inside: Any, outside: Any) -> Detection:
         require(bool(np.isfinite(part).all()), name, "finite", part[~np.isfinite(part)][:1])
     score = np.concatenate(list(arrays.values()))
     truth = np.repeat([0, 1], [len(part) for part in arrays.values()])
-    false_rate, true_rate, _ = roc_curve(truth, score, drop_intermediate=False)
+    counts = None
+    if weights is not None:
+        own = zip(weights, arrays.values(), strict=True)
+        counts = np.concatenate([check_weights(w, len(part)).numpy() for w, part in own])
+    options = {"sample_weight": counts}
+    false_rate, true_rate, _ = roc_curve(truth, score, drop_intermediate=False, **options)
     reached = np.argmax(true_rate >= TRUE_POSITIVE_RATE)
     return Detection(
-        float(roc_auc_score(truth, score)),
-        float(average_precision_score(truth, score)),
+        float(roc_auc_score(truth, score, **options)),
+        float(average_precision_score(truth, score, **options)),
         float(false_rate[reached]),
     )
 

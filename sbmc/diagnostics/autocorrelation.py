@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.bridges.optional import load_arviz
 from sbmc.diagnostics.draws import as_chains, as_draws
+from sbmc.storage.optional import load_arviz
 
 
 def autocorrelation(draws: Any) -> np.ndarray:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.bridges.optional import load_arviz
 from sbmc.checks import Phrase, require
 from sbmc.diagnostics.draws import as_chains, as_draws
 from sbmc.storage.arrays import as_floats
+from sbmc.storage.optional import load_arviz
 
 
 def rhat(draws: Any) -> float:

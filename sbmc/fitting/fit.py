@@ -13,6 +13,7 @@ from sbmc.fitting.assembly import (
     warn_of_few_islands,
 )
 from sbmc.fitting.forecast import seconds_per_epoch
+from sbmc.fitting.long_chains import begin_at_networks
 from sbmc.fitting.mixture import fit_mixture
 from sbmc.fitting.preparation import describe_sampler, prepare
 from sbmc.fitting.request import FitRequest, takes_arguments_of
@@ -46,7 +47,8 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         s: 0 returns the anchor alone, at no cost; 1 is the full posterior, whatever the anchor.
             `"auto"`, the default, mixes the network, two more that are trained beside it, and
             posteriors with s = 0.1 and s = 1 around them, with weights by stacking on rows that the
-            network has not seen (`posterior.mixture` shows them). Without such rows it is 0.1.
+            network has not seen (`posterior.mixture` shows them). Without such rows it is 0.1. For
+            numbers with noise to learn it is 1 where the budget has room for long chains.
         prior_variance: the original prior. `"auto"` (the default) has a variance for each layer by
             its type, c / fan_in for weights, and centres gains of normalisation layers at 1:
             `sbmc.describe_prior(model)` shows it, `sbmc.ByLayer(weights=c)` changes it.
@@ -54,7 +56,8 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
             the variances by the marginal likelihood (laplace-torch). v of the prior N(0, v) may
             also be a number, a mapping from patterns on parameter names, or a tensor `(dim,)`.
         sampler: settings of the algorithm, such as `HMC(epochs=160)` or `SMC()`. The default is
-            `AutoHMC`, which tunes itself, with as many epochs as the budget allows.
+            `AutoHMC`, which tunes itself, with as many epochs as the budget allows; and `MCLMC` for
+            numbers with noise to learn, from 1,000 epochs a chain on.
         budget: what the default sampler may cost, over all particles together: a number of
             trainings of the network (5 by default, as many as an ensemble of five takes), a time
             such as `"30s"` or `"2min"`, or `sbmc.Budget(...)`, which also says how long the network
@@ -103,7 +106,12 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     """
     fits = single_fits(request, seconds_per_epoch)
     if fits.unseen is None:
-        posterior = _fit_one(fits.requests[0])
+        began = time.perf_counter()
+        request = begin_at_networks(fits.requests[0], fits.training, stacklevel=3)
+        trained = time.perf_counter() - began
+        posterior = _fit_one(request)
+        if fits.training.networks:
+            posterior.cost = posterior.cost.with_training(fits.training.total_epochs, trained)
         # Warnings point at the line that called `fit`, which is above its decorator.
         warn_if_not_ok(posterior.health, stacklevel=3)
     else:

@@ -106,7 +106,9 @@ def expect(request: FitRequest) -> Expectation:
     """
     fits = single_fits(request, seconds_per_epoch)
     expected = [_expect_one(each) for each in fits.requests]
-    return expected[0] if fits.unseen is None else _added(expected, fits.training)
+    if fits.unseen is None and not fits.training.networks:
+        return expected[0]
+    return _added(expected, fits.training, mixed=fits.unseen is not None)
 
 
 def seconds_per_epoch(request: FitRequest) -> float:
@@ -116,14 +118,16 @@ def seconds_per_epoch(request: FitRequest) -> float:
     return expected.seconds / ((expected.epochs + expected.forward_epochs) * chains)
 
 
-def _added(expected: Sequence[Expectation], training: FurtherTraining) -> Expectation:
+def _added(
+    expected: Sequence[Expectation], training: FurtherTraining, *, mixed: bool
+) -> Expectation:
     """The candidates of a mixture, which run one after another, and networks that are trained."""
     sampled = sum(one.total_epochs for one in expected)
     # A pass over the data takes about as long in training as in sampling.
     seconds_of_pass = sum(one.seconds for one in expected) / max(1.0, sampled)
-    note = f"a mixture of {len(expected)} posteriors and the network"
+    notes = [f"a mixture of {len(expected)} posteriors and the network"] if mixed else []
     if training.networks:
-        note += f"; {training.networks} further networks are trained"
+        notes.append(f"{training.networks} further networks are trained")
     return dataclasses.replace(
         expected[0],
         epochs=sum(each.epochs for each in expected),
@@ -133,7 +137,7 @@ def _added(expected: Sequence[Expectation], training: FurtherTraining) -> Expect
         bytes=max(each.bytes for each in expected),
         total_bytes=max(each.total_bytes for each in expected),
         disk_bytes=sum(each.disk_bytes for each in expected),
-        notes=(*expected[0].notes, note),
+        notes=(*expected[0].notes, "; ".join(notes)),
     )
 
 

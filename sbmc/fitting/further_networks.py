@@ -22,7 +22,7 @@ from sbmc.training.setup import drawn_anew
 
 
 def train_further_networks(
-    request: FitRequest, count: int, epochs: int, stacklevel: int
+    request: FitRequest, count: int, epochs: int, learning_rate: float, stacklevel: int
 ) -> list[nn.Module]:
     """Train copies of the model from other weights; what is not sampled stays as it is.
 
@@ -30,6 +30,7 @@ def train_further_networks(
         request: the arguments of `fit`.
         count: how many.
         epochs: passes over the data for each.
+        learning_rate: of Adam.
         stacklevel: of a warning, as seen from here.
 
     Returns:
@@ -53,6 +54,7 @@ def train_further_networks(
             members=count,
             initial=starts,
             max_epochs=epochs,
+            learning_rate=learning_rate,
             prior_variance="auto" if named else request.prior_variance,
             likelihood=request.likelihood,
             weights=request.weights,

@@ -96,11 +96,7 @@ def fit_mixture(
     everything = [posterior for _, posterior in fitted]
     posterior = _combined(kept, weights[torch.tensor(used)], everything, mixture)
     trained = (len(plan.output_factors) - 1) * training.epochs
-    posterior.cost = dataclasses.replace(
-        posterior.cost,
-        total_epochs=posterior.cost.total_epochs + trained,
-        wall_seconds=(posterior.cost.wall_seconds or 0.0) + prepared_seconds,
-    )
+    posterior.cost = posterior.cost.with_training(trained, prepared_seconds)
     if plan.likelihood_reason:
         posterior.settings["likelihood_reason"] = plan.likelihood_reason
     warn_if_not_ok(posterior.health, stacklevel=stacklevel + 1)

@@ -94,10 +94,11 @@ def _flat(inputs: Tensor) -> Any:
 
 
 class FurtherTraining(NamedTuple):
-    """How many networks to train beside the one given, and for how many epochs each."""
+    """How many networks to train beside the one given, for how many epochs, and how fast."""
 
     networks: int
     epochs: int
+    learning_rate: float = 1e-3
 
     @property
     def total_epochs(self) -> int:
@@ -108,7 +109,13 @@ class FurtherTraining(NamedTuple):
 NO_TRAINING = FurtherTraining(0, 0)
 
 
-def further_training(request: FitRequest, training_epochs: float, budget: float) -> FurtherTraining:
+def further_training(
+    request: FitRequest,
+    training_epochs: float,
+    budget: float,
+    most: int = FURTHER_NETWORKS,
+    share: float = FURTHER_SHARE,
+) -> FurtherTraining:
     """What the budget has room for.
 
     Args:
@@ -117,12 +124,14 @@ def further_training(request: FitRequest, training_epochs: float, budget: float)
             share those of the one given, and are much worse for it.
         training_epochs: of the network that was given.
         budget: the epochs of all chains together.
+        most: networks.
+        share: of the budget, which their training may take.
 
     Returns:
-        At most `FURTHER_NETWORKS`, for as long as the network was trained.
+        At most that, for as long as the network was trained.
     """
     epochs = max(1, round(training_epochs))
-    networks = min(FURTHER_NETWORKS, int(FURTHER_SHARE * budget / epochs + 1e-9))
+    networks = min(most, int(share * budget / epochs + 1e-9))
     if not networks or request.start is not None:
         return NO_TRAINING
     if keeps_statistics(request.model, select_parameters(request.model, request.parameters)):
@@ -201,9 +210,7 @@ def plan_mixture(
     first = requests[0]
     models = [first.model]
     if training.networks:
-        models += train_further_networks(
-            first, training.networks, training.epochs, stacklevel=stacklevel + 1
-        )
+        models += train_further_networks(first, *training, stacklevel=stacklevel + 1)
     space = select_parameters(first.model, first.parameters)
     scaled = [calibrate(model, unseen.examples, space, resolved.likelihood) for model in models]
     networks: list[nn.Module] = [each.model for each in scaled]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sbmc.checks import MOST_COUNT, Phrase, is_number, require, require_choice
 from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.budget import Budget, as_budget
+from sbmc.fitting.long_chains import long_chains
 from sbmc.fitting.mixture_plan import (
     NO_TRAINING,
     FurtherTraining,
@@ -81,6 +82,10 @@ def single_fits(
         rule = 'left out, unless s is "auto": it is for choosing s'
         require(open_s, "validation", rule, Phrase(f"rows with s = {request.s!r}"))
     unseen = unseen_rows(request, request.data) if open_s else None
+    if open_s and request.sampler is None:
+        long = long_chains(request, seconds_per_epoch)
+        if long is not None:
+            return SingleFits([long.request], unseen, long.words, long.training)
     if unseen is not None:
         return _mixture_fits(request, unseen, seconds_per_epoch)
     if chosen:
@@ -91,17 +96,12 @@ def single_fits(
         return SingleFits([request], None, "")
     total = _total_epochs(request, seconds_per_epoch)
     sampler, words = _sampler_for(total, total.epochs, [request])
-    requests = [dataclasses.replace(request, sampler=sampler)]
     if not chosen or replaced:
-        return SingleFits(requests, None, words)
-    explored = _explored(requests, sampler)
-    return SingleFits(
-        explored.requests,
-        None,
-        words,
-        s_reason=explored.reason,
-        probe_epochs=explored.probe_epochs,
-    )
+        return SingleFits([dataclasses.replace(request, sampler=sampler)], None, words)
+    reach = _reach(request, sampler)
+    requests, reason = _narrowed([request], sampler.epochs, reach)
+    requests = [dataclasses.replace(each, sampler=sampler) for each in requests]
+    return SingleFits(requests, None, words, NO_TRAINING, reason, _cost(reach))
 
 
 def _mixture_fits(
@@ -115,72 +115,57 @@ def _mixture_fits(
     requests = candidate_requests(request, networks=1 + training.networks)
     sampled_epochs = total.epochs - training.total_epochs
     sampler, words = _sampler_for(total, sampled_epochs, requests)
-    explored = _explored(requests, sampler)
-    if len(explored.requests) < len(requests):
-        sampler, words = _sampler_for(total, sampled_epochs, explored.requests)
-        # Longer chains: s around the networks may be wider than it seemed.
-        wider = _explored(_narrow(requests), sampler, explored.reach)
-        explored = wider._replace(reason=f"{explored.reason} {wider.reason}".strip())
+    reach = _reach(requests[0], sampler)
+    kept, left_out = _within_reach(requests, sampler.epochs, reach)
+    if left_out:
+        sampler, words = _sampler_for(total, sampled_epochs, kept)
+    kept, narrowed = _narrowed(kept, sampler.epochs, reach)
     if training.networks:
         words += f", and {training.networks} further networks trained for {training.epochs} epochs"
-    requests = [dataclasses.replace(each, sampler=sampler) for each in explored.requests]
-    return SingleFits(requests, unseen, words, training, explored.reason, explored.probe_epochs)
+    requests = [dataclasses.replace(each, sampler=sampler) for each in kept]
+    reason = f"{left_out} {narrowed}".strip()
+    return SingleFits(requests, unseen, words, training, reason, _cost(reach))
 
 
-class _Explored(NamedTuple):
-    """The posteriors that chains can explore in their epochs, and why others are not among them."""
-
-    requests: list[FitRequest]
-    reason: str
-    reach: Reach | None
-
-    @property
-    def probe_epochs(self) -> float:
-        """What it cost to find out."""
-        return 0.0 if self.reach is None else self.reach.epochs
+def _reach(request: FitRequest, sampler: AutoHMC) -> Reach | None:
+    """How far chains get; None where they have all data at every step, which needs no limit."""
+    on_batches = schedule_of(len(request.data), sampler.epochs).on_batches
+    return find_reach(request) if on_batches else None
 
 
-def _narrow(requests: Sequence[FitRequest]) -> list[FitRequest]:
-    return [each for each in requests if each.s != 1]
+def _cost(reach: Reach | None) -> float:
+    return 0.0 if reach is None else reach.epochs
 
 
-def _explored(
-    requests: Sequence[FitRequest], sampler: AutoHMC, reach: Reach | None = None
-) -> _Explored:
-    """Narrow what chains of this length do not explore; leave s = 1 out where it is one of several.
+def _within_reach(
+    requests: Sequence[FitRequest], epochs: int, reach: Reach | None
+) -> tuple[list[FitRequest], str]:
+    """Without the full posterior if chains of so many epochs get nowhere in it, and why, if so."""
+    narrow = [each for each in requests if each.s != 1]
+    if reach is None or not narrow or (path := reach.path(1.0, epochs)) >= PATH:
+        return list(requests), ""
+    return narrow, _said(f"s = 1 is not sampled, since {_too_short(epochs, path, PATH)}.")
 
-    Args:
-        requests: the posteriors.
-        sampler: of all their chains.
-        reach: how far they get; None measures it, if chains begin on mini-batches.
 
-    Returns:
-        At least one posterior.
-    """
-    examples, epochs = len(requests[0].data), sampler.epochs
-    if not schedule_of(examples, epochs).on_batches:
-        return _Explored(list(requests), "", reach)
-    reach = reach or find_reach(requests[0])
-    kept, reasons = [], []
-    for request in requests:
-        s = request.s
-        assert s is not None
-        assert not isinstance(s, str)
-        path, needed = reach.path(s, epochs), PATH if s == 1 else AMPLE_PATH
-        if path >= needed:
-            kept.append(request)
-            continue
-        why = f"chains of {epochs} epochs do not explore it (path {path:.1f}, {needed:g} needed)"
-        if s == 1:
-            reasons.append(f"s = 1 is not sampled, since {why}.")
-        else:
-            widest = reach.widest(epochs)
-            kept.append(dataclasses.replace(request, s=widest))
-            reasons.append(f"s = {widest:g} instead of {s:g}, since {why}.")
-    reason = " ".join(reasons)
-    if reason:
-        logger.info("%s A larger budget allows it.", reason)
-    return _Explored(kept, reason, reach)
+def _narrowed(
+    requests: Sequence[FitRequest], epochs: int, reach: Reach | None
+) -> tuple[list[FitRequest], str]:
+    """With s below 1 no wider than chains of so many epochs explore, and why, if it is not."""
+    if reach is None or (path := reach.path(DEFAULT_S, epochs)) >= AMPLE_PATH:
+        return list(requests), ""
+    s = reach.widest(epochs)
+    narrowed = [each if each.s == 1 else dataclasses.replace(each, s=s) for each in requests]
+    why = _too_short(epochs, path, AMPLE_PATH)
+    return narrowed, _said(f"s = {s:g} instead of {DEFAULT_S:g}, since {why}.")
+
+
+def _too_short(epochs: int, path: float, needed: float) -> str:
+    return f"chains of {epochs} epochs do not explore it (path {path:.1f}, {needed:g} needed)"
+
+
+def _said(reason: str) -> str:
+    logger.info("%s A larger budget allows it.", reason)
+    return reason
 
 
 def _sampler_given(request: FitRequest) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Cost:
     expected_bytes: int | None = None
     peak_bytes: int | None = None
     memory_limit: int | None = None
+
+    def with_training(self, epochs: float, seconds: float) -> Cost:
+        """The same with networks that were trained beside the anchor, all of them together."""
+        total, measured = self.total_epochs + epochs, (self.wall_seconds or 0.0) + seconds
+        return replace(self, total_epochs=total, wall_seconds=measured)
 
     def as_dict(self) -> dict[str, float | None]:
         """Plain values, for JSON."""

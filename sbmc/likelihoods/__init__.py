@@ -12,6 +12,7 @@ from sbmc.likelihoods.multi_label import MultiLabel
 from sbmc.likelihoods.negative_binomial import NegativeBinomial
 from sbmc.likelihoods.noise import NoisyLikelihood
 from sbmc.likelihoods.poisson import Poisson
+from sbmc.likelihoods.rescaled import Rescaled
 from sbmc.likelihoods.student_t import StudentT
 from sbmc.likelihoods.weighted import Weighted, class_weights, unweighted, without_weights
 
@@ -28,6 +29,7 @@ __all__ = [
     "NegativeBinomial",
     "NoisyLikelihood",
     "Poisson",
+    "Rescaled",
     "StudentT",
     "TargetMoments",
     "Weighted",

@@ -19,6 +19,7 @@ from sbmc.likelihoods.likelihood import Likelihood
 from sbmc.likelihoods.multi_label import MultiLabel
 from sbmc.likelihoods.negative_binomial import NegativeBinomial
 from sbmc.likelihoods.poisson import Poisson
+from sbmc.likelihoods.rescaled import Rescaled
 from sbmc.likelihoods.student_t import StudentT
 
 NAMED: dict[str, Callable[[], Likelihood]] = {
@@ -52,7 +53,7 @@ OF_FUNCTIONS: dict[str, type[Custom] | type[FromDistribution]] = {
     Custom.name: Custom,
     FromDistribution.name: FromDistribution,
 }
-DESCRIBED = (*_CLASSES, *OF_FUNCTIONS)
+DESCRIBED = (*_CLASSES, *OF_FUNCTIONS, Rescaled.name)
 """The names by which `Likelihood.describe` calls likelihoods."""
 
 
@@ -123,6 +124,8 @@ def from_description(
     """
     settings = {name: value for name, value in description.items() if name != "name"}
     name = description["name"]
+    if name == Rescaled.name:
+        return Rescaled(from_description(settings.pop("base")), **settings)
     if name in OF_FUNCTIONS:
         return OF_FUNCTIONS[name](function, **settings)
     return _CLASSES[name](**settings)

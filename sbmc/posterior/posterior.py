@@ -94,6 +94,10 @@ class Posterior:
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or pickled; the compiled evaluator is made anew when it is needed."""
+        return {**self.__dict__, "_evaluator": None}
+
     def __repr__(self) -> str:
         islands, particles, dim = self.positions.shape
         health = self.health
@@ -332,12 +336,12 @@ class Posterior:
             draws: per chain; by the settings of the run if not given.
 
         Returns:
-            See `sbmc.bridges.arviz.to_arviz`.
+            See `sbmc.diagnostics.arviz.to_arviz`.
 
         Raises:
             ImportError: ArviZ is not installed.
         """
-        from sbmc.bridges.arviz import to_arviz
+        from sbmc.diagnostics.arviz import to_arviz
 
         return to_arviz(self, draws=draws)
 

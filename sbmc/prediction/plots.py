@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sbmc.bridges.optional import load_pyplot
 from sbmc.checks import Phrase, require
+from sbmc.storage.optional import load_pyplot
 
 if TYPE_CHECKING:
     from sbmc.prediction.base import BasePrediction

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from sbmc.bridges.optional import load_pandas
+from sbmc.storage.optional import load_pandas
 
 if TYPE_CHECKING:
     from sbmc.prediction.base import BasePrediction

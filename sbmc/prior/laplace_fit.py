@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.bridges.optional import load_laplace, without_script_warning
 from sbmc.checks import BadInput
 from sbmc.likelihoods import Likelihood, known_variance
 from sbmc.model.data import Examples, Inputs
 from sbmc.model.parameters import ParameterSpace
 from sbmc.progress import Bar, open_progress
+from sbmc.storage.optional import load_laplace, without_script_warning
 
 
 def fit_laplace(

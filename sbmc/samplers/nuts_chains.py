@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.bridges.optional import load_nutpie
 from sbmc.checks import BadInput
 from sbmc.samplers.snapshot import Snapshot
+from sbmc.storage.optional import load_nutpie
 
 if TYPE_CHECKING:
     from sbmc.samplers.nuts import NUTS

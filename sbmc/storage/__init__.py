@@ -1,1 +1,1 @@
-"""Atomic writes, digests, and the provenance of results."""
+"""Atomic writes, digests, the provenance of results, and packages that may be missing."""

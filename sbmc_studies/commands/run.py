@@ -12,6 +12,7 @@ from sbmc_studies.commands.execute import execute, require_writable
 from sbmc_studies.commands.gauntlet import run_gauntlet
 from sbmc_studies.commands.options import ExecutionOptions, parse_numbers
 from sbmc_studies.commands.show import show_comparison
+from sbmc_studies.commands.tables import run_tables
 from sbmc_studies.commands.toy import run_toy_study
 from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
@@ -22,7 +23,14 @@ from sbmc_studies.experiments.settings import Settings, resolve
 from sbmc_studies.runs.growing import copy_networks
 
 # What the parser's side imports when a command runs, the studies of their own included.
-__all__ = ["parse_execution", "parse_specs", "run", "run_gauntlet", "run_toy_study"]
+__all__ = [
+    "parse_execution",
+    "parse_specs",
+    "run",
+    "run_gauntlet",
+    "run_tables",
+    "run_toy_study",
+]
 
 
 def parse_specs(

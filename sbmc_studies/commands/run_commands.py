@@ -28,8 +28,8 @@ from sbmc_studies.commands.options import (
     join_settings,
 )
 
-# Studies that run in a way of their own: one has no data set, the other has many.
-TOY, GAUNTLET = "toy", "gauntlet"
+# Studies that run in a way of their own: one has no data set, the others have many.
+TOY, GAUNTLET, TABLES = "toy", "gauntlet", "tables"
 
 
 @with_option_groups
@@ -39,6 +39,8 @@ def run_command(
     method: Annotated[
         Text,
         typer.Option(
+            "--method",
+            "--methods",
             help="One method or several, with commas; see `sbmc methods`. By default s-hmc, "
             "and for digits the comparison map,de,s-hmc.",
             show_default=False,
@@ -75,8 +77,17 @@ def run_command(
         ),
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Of the gauntlet: six pairs, four methods, one seed.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Of the gauntlet: six pairs, four methods, one seed. Of tables: three sets, three "
+            "methods, one split.",
+        ),
     ] = False,
+    sets: Annotated[
+        Text, typer.Option(help="Of tables: sets or groups of sets, with commas.")
+    ] = None,
+    splits: Annotated[Text, typer.Option(help="Of tables: numbers of splits, such as 0-4.")] = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -108,14 +119,33 @@ def run_command(
         parse_specs,
         run,
         run_gauntlet,
+        run_tables,
         run_toy_study,
     )
 
-    if experiment in (TOY, GAUNTLET):
+    if experiment in (TOY, GAUNTLET, TABLES):
         rule = f"left out for the study {experiment}, which says as it goes what it takes"
         require(not dry_run, "dry_run", rule, True)
+    for name, text in (("sets", sets), ("splits", splits)):
+        rule = "left out for studies other than tables"
+        require(text is None or experiment == TABLES, name, rule, text)
     if experiment == TOY:
         return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
+    if experiment == TABLES:
+        for name, given in (("check", check), ("seed", seed), ("seeds", seeds)):
+            rule = "left out for tables, where the number of a split is the seed"
+            require(not given, name, rule, given)
+        return run_tables(
+            sets,
+            splits,
+            method,
+            join_settings(given_options(settings), set_ or []),
+            out,
+            quick=quick,
+            force=force,
+            data_dir=data_dir,
+            quiet=quiet,
+        )
     if experiment == GAUNTLET:
         return run_gauntlet(
             method,
@@ -128,8 +158,11 @@ def run_command(
             data_dir=data_dir,
             quiet=quiet,
         )
-    for name, given in (("quick", quick), ("check", check)):
-        require(not given, name, "left out for studies other than the gauntlet", given)
+    for name, given, studies in (
+        ("quick", quick, "the gauntlet and tables"),
+        ("check", check, "the gauntlet"),
+    ):
+        require(not given, name, f"left out for studies other than {studies}", given)
     specs = parse_specs(
         experiment=experiment,
         methods=method,

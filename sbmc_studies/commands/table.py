@@ -8,6 +8,7 @@ from pathlib import Path
 from sbmc.checks import require
 from sbmc.cli.tables import print_wide
 from sbmc_studies.commands.gauntlet import GAUNTLET, show_gauntlet, with_tables
+from sbmc_studies.commands.tables import TABLES, show_tables, with_results
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
 from sbmc_studies.paper.tables import appendix, groups, paper_index, times
@@ -46,6 +47,9 @@ def write_table(
     if experiment == GAUNTLET:
         _rewrite(pages, records, lambda text: with_tables(text, records), "tables of the gauntlet")
         return
+    if experiment == TABLES:
+        _rewrite(pages, records, lambda text: with_results(text, records), "tables of UCI sets")
+        return
     study = get_experiment(experiment)
     fill = confidence_tables.write_confidence if confidence else write_tables
     _rewrite(pages, records, lambda text: fill(text, study, records), f"tables of {experiment}")
@@ -67,6 +71,9 @@ def show_table(experiment: str, records: Path, style: str) -> None:
     """
     if experiment == GAUNTLET:
         show_gauntlet(records)
+        return
+    if experiment == TABLES:
+        show_tables(records)
         return
     study = get_experiment(experiment)
     _check(records, style)

@@ -226,7 +226,8 @@ def sms_ubu(run: PairRun) -> Fitted:
         **default_arguments(run, WITHOUT_VALIDATION) | {"model": anchor},
         prior_variance=_decay_variance(run),
         prior=sbmc.Prior(factor_variance=1 / 50),
-        sampler=sbmc.UBU(epochs=max(2, 3 * run.passes // 10)),
+        # Its passes over the data come in pairs.
+        sampler=sbmc.UBU(epochs=2 * max(1, 3 * run.passes // 20)),
     )
     passes = fitted.passes + run.passes + trials
     return replace(fitted, seconds=fitted.seconds + averaged, passes=passes)

@@ -242,3 +242,10 @@ def test_bad_input_is_refused_in_words(changes, message):
 def test_an_anchor_cost_that_is_none_is_refused():
     with pytest.raises(BadInput, match="`anchor_epochs` must be a non-negative number"):
         dropout_posterior(make_net(), anchor_epochs=-1)
+
+
+def test_noise_that_nothing_learns_is_refused_before_training():
+    data = draw(20, 3), draw(20, 1, seed=1)
+    net = nn.Linear(3, 1).double()
+    with pytest.raises(BadInput, match="`likelihood` must be one of known noise"):
+        train_mc_dropout(net, data, likelihood="gaussian", max_epochs=1)

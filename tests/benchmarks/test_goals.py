@@ -6,7 +6,14 @@ import subprocess
 
 import pytest
 
-from benchmarks.goals import GOALS, committed_record, find_fallen, find_missed, find_row
+from benchmarks.goals import (
+    GOALS,
+    committed_record,
+    find_fallen,
+    find_missed,
+    find_row,
+    with_rows,
+)
 from benchmarks.speed import ROWS
 from benchmarks.speed_tables import goals_table
 
@@ -49,7 +56,9 @@ def test_the_goals_are_those_of_the_issue():
     assert found["cifar", 10, "jax"] == (1.3, 1.6)
     assert found["mlp", 1_000, "pyro"] == (50, 200)
     assert found["transformer", 10, "jax"] == (1, 1.5)
-    assert len(found) == 6 + 2 + 3 + 6 + 2 + 1
+    assert found["regression", 10, "plain"][0] == found["regression", 100, "plain"][0] == 10
+    assert found["regression", 10, "jax"][0] == found["regression", 100, "jax"][0] == 1
+    assert len(found) == 6 + 2 + 3 + 6 + 2 + 4 + 1
     assert all(required < goal for required, goal in found.values())
 
 
@@ -117,3 +126,13 @@ def test_the_committed_record_counts_and_not_the_file(tmp_path):
     git("commit", "-m", "a record")
     file.write_text(json.dumps({"is": "slower"}))
     assert committed_record(file) == {"is": "committed"}
+
+
+def test_rows_that_are_measured_apart_take_their_place_or_come_last():
+    rows = [row_of(record_of(), "head", 80), row_of(record_of(), "mlp", 1_000)]
+    replaced = {**rows[0], "ratios": {"pyro": 1.0}}
+    added = {**rows[0], "particles": 7}
+    assert with_rows(rows, [added, replaced]) == [replaced, rows[1], added]
+    # The same workload with another algorithm is another row.
+    other = {**rows[0], "algorithm": "smc"}
+    assert with_rows(rows, [other]) == [*rows, other]

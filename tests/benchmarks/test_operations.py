@@ -5,7 +5,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.operations import Operations, cnn, linear, strided
-from benchmarks.workloads import QUICK_WORKLOADS, WORKLOADS, get_workload, make_examples
+from benchmarks.workloads import (
+    LIKELIHOODS,
+    QUICK_WORKLOADS,
+    WORKLOADS,
+    get_workload,
+    make_examples,
+)
 
 
 def test_the_head_by_hand():
@@ -27,7 +33,7 @@ def test_the_mnist7_network_by_hand():
 @pytest.mark.parametrize(
     # A head of two or of ten classes needs the differences from one of them alone.
     ("name", "share"),
-    [("strided", 1), ("head", 1 / 2), ("cifar", 9 / 10), ("mlp", 1)],
+    [("strided", 1), ("head", 1 / 2), ("cifar", 9 / 10), ("mlp", 1), ("regression", 1)],
 )
 def test_counts_are_those_of_autograd(name, share):
     """For one particle, what torch counts in a forward and a backward pass is what is necessary."""
@@ -36,7 +42,7 @@ def test_counts_are_those_of_autograd(name, share):
     network = workload.network()
     with FlopCounterMode(display=False) as counter:
         outputs = network(examples.inputs)
-        torch.nn.functional.cross_entropy(outputs, examples.targets).backward()
+        LIKELIHOODS[workload.likelihood].log_prob(outputs, examples.targets).sum().backward()
     assert workload.operations(6, 1).flops == share * counter.get_total_flops()
 
 

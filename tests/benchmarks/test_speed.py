@@ -158,3 +158,43 @@ def test_bad_options_are_refused(capsys, tmp_path):
             speed.main(words)
         assert stopped.value.code == 2
         assert message in capsys.readouterr().err
+
+
+def test_update_puts_the_rows_into_the_record_beside_the_others(tmp_path, monkeypatch, capsys):
+    def measured(row, **_):
+        result = {
+            "seconds_per_epoch_and_particle": 1e-3,
+            "warm_up_seconds": 0.1,
+            "peak_bytes": 2**20,
+        }
+        return {
+            **vars(row),
+            "title": row.workload,
+            "contenders": {"sbmc": result, "plain": result},
+            "ratios": {"plain": 12.0, "blackjax": 0.5},
+            "rates": {"flops_per_second": 1e9, "bytes_per_second": 1e9},
+            "roofline": 0.5,
+        }
+
+    monkeypatch.setattr(speed, "measure_row", measured)
+    out = tmp_path / "speed.json"
+    words = ["--only", "regression", "--update", "--peers", sys.executable, "--out", str(out)]
+    with pytest.raises(SystemExit, match="no record of this kind of machine"):
+        speed.main(words)
+    old = measured(Row("head", 80))
+    threads = speed.torch.get_num_threads()
+    record = {"benchmark": "speed", "quick": False, "threads": threads, "repeats": 5, "load": 0.5}
+    record |= {"hardware": speed.hardware_summary(), "versions": speed.software_versions()}
+    out.write_text(json.dumps({**record, "rows": [old]}))
+    assert speed.main(words) == 1  # 0.5 times the best JAX peer is below what is required
+    assert "regression, 10 particles, against the best JAX peer: 0.5×" in capsys.readouterr().err
+    stored = json.loads(out.read_text())
+    assert stored["rows"][0] == old
+    assert [row["particles"] for row in stored["rows"][1:]] == [10, 100]
+    assert all("load" in row["apart"] for row in stored["rows"][1:])
+    assert "Measured in a run of their own: regression" in speed.speed_table(stored)
+    out.write_text(json.dumps({**record, "threads": threads + 1, "rows": [old]}))
+    with pytest.raises(SystemExit, match="measure all rows"):
+        speed.main(words)
+    with pytest.raises(SystemExit):
+        speed.main(["--update"])

@@ -10,8 +10,8 @@ import torch
 from scipy.signal import lfilter
 
 from sbmc import BadInput
-from sbmc.bridges.optional import load_arviz
 from sbmc.diagnostics import autocorrelation, effective_sample_size, integrated_autocorrelation_time
+from sbmc.storage.optional import load_arviz
 
 arviz = load_arviz()
 CHAINS, DRAWS = 8, 20_000

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sbmc import BadInput
-from sbmc.bridges.optional import load_arviz
 from sbmc.diagnostics import nested_rhat, rhat
+from sbmc.storage.optional import load_arviz
 
 arviz = load_arviz()
 RNG = np.random.default_rng(4)

@@ -411,7 +411,7 @@ def test_an_ensemble_without_buffers():
 def test_arviz_gets_the_posterior_and_the_number_of_draws(monkeypatch):
     given = []
     monkeypatch.setattr(
-        "sbmc.bridges.arviz.to_arviz",
+        "sbmc.diagnostics.arviz.to_arviz",
         lambda posterior, draws=None: given.append((posterior, draws)) or "data",
     )
     posterior = make_posterior()

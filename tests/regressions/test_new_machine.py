@@ -12,9 +12,9 @@ import forked
 import pytest
 from repository import ROOT
 
-from sbmc.bridges import optional as extras
+from sbmc.storage import optional as extras
 
-PLACE = ROOT / "sbmc" / "bridges" / "optional.py"
+PLACE = ROOT / "sbmc" / "storage" / "optional.py"
 # Both announce the refactoring of ArviZ: nutpie because it imports ArviZ itself.
 ANNOUNCING = {"arviz", "nutpie"}
 

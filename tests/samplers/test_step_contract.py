@@ -9,7 +9,7 @@ import pytest
 import torch
 from targets import AnalyticTarget, island_noise, skewed_log_likelihood
 
-from sbmc.samplers import ghmc, hmc_kernel, langevin, mala, pcn, sghmc, sgld, ubu
+from sbmc.samplers import ghmc, hmc_kernel, langevin, mala, microcanonical, pcn, sghmc, sgld, ubu
 
 PARTICLES = 20
 THREE = torch.full((PARTICLES,), 3)  # leapfrog steps of each particle
@@ -71,6 +71,13 @@ KERNELS = {
         ),
         rejects=False,
     ),
+    "microcanonical": Kernel(
+        lambda start, target: microcanonical.init(island_noise(len(start)), start, target),
+        lambda rng, state, target: microcanonical.step(
+            rng, state, target, step_size=torch.full((rng.particles,), 0.1)
+        ),
+        rejects=False,
+    ),
     "sgld": stochastic(sgld),
     "sghmc": stochastic(sghmc, friction=1.0),
     "ubu": stochastic(ubu, friction=1.0),
@@ -125,7 +132,7 @@ def test_a_proposal_that_is_not_finite_is_rejected_and_counted(name):
 def test_what_is_not_finite_is_told(name):
     # Each particle so far from zero that a step does not take it across.
     target = AnalyticTarget(lambda z: torch.where(z[:, 0] > 0, torch.nan, 1.0) * z[:, 0])
-    state = KERNELS[name].init(torch.tensor([[-9.0], [9.0], [-9.0]]), target)
+    state = KERNELS[name].init(torch.tensor([[-9.0, 0.0], [9.0, 0.0], [-9.0, 0.0]]), target)
     _, info = KERNELS[name].step(island_noise(3), state, target)
     assert info.non_finite.tolist() == [False, True, False]
 

@@ -2,7 +2,8 @@
 
 A prediction may be given, or its probabilities as a tensor, an array or a list. Results are plain
 floats, computed in float64. Values that are not probabilities are refused, and never taken for
-logits. Where examples have several labels, a prediction counts all of them alike.
+logits. Where examples have several labels, a prediction counts all of them alike. A weight of 2 is
+that example twice.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import require, require_count
+from sbmc.prediction.metrics.weighting import as_weights, weighted_mean
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.storage.arrays import as_tensor
@@ -25,28 +27,29 @@ _PIECE = 4096
 _SUM_WITHIN = 1e-3
 
 
-def accuracy(probs: Any, labels: Any) -> float:
+def accuracy(probs: Any, labels: Any, *, weights: Any = None) -> float:
     """Fraction of examples whose most probable class is the label.
 
     Args:
         probs: `(examples, classes)`, or a prediction.
         labels: `(examples,)` integers from 0.
+        weights: `(examples,)`, not negative; all 1 if not given.
 
     Returns:
         A fraction (not per cent).
 
     Raises:
-        BadInput: if `probs` are not probabilities or `labels` do not fit them.
+        BadInput: if `probs` are not probabilities, or `labels` or `weights` do not fit them.
 
     Example:
         >>> accuracy([[0.9, 0.1], [0.8, 0.2]], [0, 1])
         0.5
     """
-    probs, labels = _checked(probs, labels)
-    return (probs.argmax(dim=-1) == labels).double().mean().item()
+    probs, labels, weights = _checked(probs, labels, weights)
+    return weighted_mean((probs.argmax(dim=-1) == labels).double(), weights)
 
 
-def nll(probs: Any, labels: Any) -> float:
+def nll(probs: Any, labels: Any, *, weights: Any = None) -> float:
     """Mean negative log probability of the label, in nats: −1/n Σ log p(y_n|x_n).
 
     For a prediction of numbers it is that of the mixture's density. (`gaussian_nll` is that of a
@@ -58,6 +61,7 @@ def nll(probs: Any, labels: Any) -> float:
     Args:
         probs: `(examples, classes)`, or a prediction of classes or numbers.
         labels: `(examples,)` integers from 0; for numbers, the targets.
+        weights: as for `accuracy`.
 
     Returns:
         The mean; for classes, 0 is perfect.
@@ -70,13 +74,13 @@ def nll(probs: Any, labels: Any) -> float:
         0.4904
     """
     if isinstance(probs, RegressionPrediction):
-        return -probs.log_prob(labels).mean().item()
-    probs, labels = _checked(probs, labels)
+        return -weighted_mean(probs.log_prob(labels), weights)
+    probs, labels, weights = _checked(probs, labels, weights)
     label_probs = probs.gather(1, labels.unsqueeze(1)).clamp(min=torch.finfo(torch.float64).tiny)
-    return -label_probs.log().mean().item()
+    return -weighted_mean(label_probs.log(), weights)
 
 
-def brier(probs: Any, labels: Any) -> float:
+def brier(probs: Any, labels: Any, *, weights: Any = None) -> float:
     """Brier score, summed over classes: 1/n Σ_n Σ_y (p(y|x_n) − 1[y = y_n])².
 
     It runs from 0 to 2. For two classes it is twice the score of one class alone, which is what
@@ -85,6 +89,7 @@ def brier(probs: Any, labels: Any) -> float:
     Args:
         probs: `(examples, classes)`, or a prediction.
         labels: `(examples,)` integers from 0.
+        weights: as for `accuracy`.
 
     Returns:
         The mean over examples; 0 is perfect.
@@ -96,16 +101,16 @@ def brier(probs: Any, labels: Any) -> float:
         >>> brier([[0.5, 0.5]], [0])
         0.5
     """
-    probs, labels = _checked(probs, labels)
+    probs, labels, weights = _checked(probs, labels, weights)
     each = []
     # In pieces: of many classes, both the labels and the differences are as large as `probs`.
     for some, piece_labels in zip(probs.split(_PIECE), labels.split(_PIECE), strict=True):
         truth = torch.nn.functional.one_hot(piece_labels, probs.shape[1])
         each.append((some - truth).square().sum(dim=-1))
-    return torch.cat(each).mean().item()
+    return weighted_mean(torch.cat(each), weights)
 
 
-def ece(probs: Any, labels: Any, bins: int = 15) -> float:
+def ece(probs: Any, labels: Any, bins: int = 15, *, weights: Any = None) -> float:
     """Expected calibration error: Σ_b n_b/n |accuracy_b − confidence_b|.
 
     Confidence is the largest probability; the bins divide (0, 1] into equal widths, each with its
@@ -115,6 +120,7 @@ def ece(probs: Any, labels: Any, bins: int = 15) -> float:
         probs: `(examples, classes)`, or a prediction.
         labels: `(examples,)` integers from 0.
         bins: how many bins.
+        weights: as for `accuracy`.
 
     Returns:
         The weighted mean gap, from 0 to 1.
@@ -127,88 +133,120 @@ def ece(probs: Any, labels: Any, bins: int = 15) -> float:
         0.5
     """
     require_count("bins", bins)
-    probs, labels = _checked(probs, labels)
+    probs, labels, weights = _checked(probs, labels, weights)
     confidence, predicted = probs.max(dim=-1)
     # The summed gap of a bin is |Σ correct − Σ confidence|, so empty bins need no special care.
     gap = (predicted == labels).double() - confidence
+    if weights is not None:
+        gap = gap * weights
     inner_edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64)[1:-1]
     index = torch.bucketize(confidence, inner_edges)
     per_bin = torch.zeros(bins, dtype=torch.float64).index_add(0, index, gap)
-    return (per_bin.abs().sum() / len(labels)).item()
+    total = len(labels) if weights is None else weights.sum()
+    return (per_bin.abs().sum() / total).item()
 
 
-def classification_metrics(prediction: Prediction, labels: Any) -> dict[str, float]:
+def classification_metrics(
+    prediction: Any, labels: Any, *, weights: Any = None
+) -> dict[str, float]:
     """Measure a prediction on in-domain data.
 
     Args:
-        prediction: for the examples of `labels`.
+        prediction: for the examples of `labels`; or probabilities `(examples, classes)`.
         labels: `(examples,)` integers from 0.
+        weights: as for `accuracy`.
 
     Returns:
         `accuracy nll brier ece` and, for each of the three entropies, its mean
         `entropy.{total,aleatoric,epistemic}.{id,correct,incorrect}`: over all examples, over those
         whose most probable class is the label, and over the others. A set without examples has no
         mean: where nothing is incorrect, the keys that end in `.incorrect` are absent (not NaN).
+        Plain probabilities have the total entropy alone.
 
     Raises:
-        BadInput: if `labels` do not fit the prediction.
+        BadInput: if `labels` or `weights` do not fit the prediction.
     """
-    rule = "a prediction of classes, from posterior.predict"
-    require(isinstance(prediction, Prediction), "prediction", rule, prediction)
-    probs, labels = _checked(prediction.probs, labels)
+    probs, labels, weights = _checked(prediction, labels, weights)
     metrics = {
-        "accuracy": accuracy(probs, labels),
-        "nll": nll(probs, labels),
-        "brier": brier(probs, labels),
-        "ece": ece(probs, labels),
+        measure.__name__: measure(probs, labels, weights=weights)
+        for measure in (accuracy, nll, brier, ece)
     }
     correct = probs.argmax(dim=-1) == labels
-    everything = torch.ones_like(correct)
-    for kind in _KINDS:
-        entropy = getattr(prediction, kind).double().cpu()
-        for name, chosen in (("id", everything), ("correct", correct), ("incorrect", ~correct)):
-            if chosen.any():
-                metrics[f"entropy.{kind}.{name}"] = entropy[chosen].mean().item()
+    counted = torch.ones_like(correct) if weights is None else weights > 0
+    for kind, entropy in _entropies(prediction).items():
+        for name, chosen in (("id", counted), ("correct", correct), ("incorrect", ~correct)):
+            some = chosen & counted
+            if some.any():
+                own = None if weights is None else weights[some]
+                metrics[f"entropy.{kind}.{name}"] = weighted_mean(entropy[some], own)
     return metrics
 
 
-def ood_metrics(predictions: Mapping[str, Prediction]) -> dict[str, float]:
+def ood_metrics(
+    predictions: Mapping[str, Any], *, weights: Mapping[str, Any] | None = None
+) -> dict[str, float]:
     """Mean entropies on out-of-domain groups.
 
     Args:
-        predictions: the prediction for each group, by the group's name.
+        predictions: the prediction for each group, or its probabilities, by the group's name.
+        weights: of the examples of each group, by the same names; all 1 if not given.
 
     Returns:
         `entropy.{total,aleatoric,epistemic}.ood.<group>`, and `.ood.all` over the examples of all
-        groups together. Groups without examples are absent.
+        groups together. Groups without examples are absent. Plain probabilities have the total
+        entropy alone.
 
     Raises:
-        BadInput: if there is no group, or one is called "all".
+        BadInput: if there is no group, one is called "all", or groups lack their weights.
     """
     rule = "predictions by the names of their groups"
-    good = isinstance(predictions, Mapping)
-    good = good and all(isinstance(each, Prediction) for each in predictions.values())
-    require(good, "predictions", rule, predictions)
+    require(isinstance(predictions, Mapping), "predictions", rule, predictions)
     names = list(predictions)
+    for name, group in predictions.items():
+        if not isinstance(group, Prediction):
+            probs = as_tensor(group, f"predictions[{name!r}]", numbers=True)
+            require(probs.ndim == 2, "predictions", f"{rule}, or probabilities", probs)
     require(len(names) > 0, "predictions", "at least one group", names)
     require("all" not in names, "predictions", "groups of which none is called 'all'", names)
-    filled = {name: group for name, group in predictions.items() if len(group)}
+    require(weights is None or isinstance(weights, Mapping), "weights", "by group", weights)
+    if weights is not None:
+        require(set(weights) == set(names), "weights", f"of the groups {names}", list(weights))
+    filled = {name: _entropies(group) for name, group in predictions.items() if len(group)}
     if not filled:
         return {}
+    counts: dict[str, Tensor | None] = dict.fromkeys(["all", *filled])
+    if weights is not None:
+        sizes = {name: len(group["total"]) for name, group in filled.items()}
+        own = {name: as_weights(weights[name], size) for name, size in sizes.items()}
+        counts = {"all": torch.cat([each for each in own.values() if each is not None]), **own}
     metrics = {}
     for kind in _KINDS:
-        entropies = {name: getattr(group, kind).double() for name, group in filled.items()}
+        if not all(kind in group for group in filled.values()):
+            continue
+        entropies = {name: group[kind] for name, group in filled.items()}
         entropies["all"] = torch.cat(list(entropies.values()))
         for name, entropy in entropies.items():
-            metrics[f"entropy.{kind}.ood.{name}"] = entropy.mean().item()
+            metrics[f"entropy.{kind}.ood.{name}"] = weighted_mean(entropy, counts[name])
     return metrics
 
 
-def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
+def _entropies(prediction: Any) -> dict[str, Tensor]:
+    """Those of a prediction; of plain probabilities, which know of no particles, the total one."""
+    if isinstance(prediction, Prediction):
+        return {kind: getattr(prediction, kind).double().cpu().flatten() for kind in _KINDS}
+    probs = as_tensor(prediction, "prediction").cpu().double()
+    return {"total": torch.special.entr(probs).sum(-1)}
+
+
+def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tensor, Tensor | None]:
     labels = as_tensor(labels, "labels", numbers=True).cpu()
+    counts = None
     if isinstance(probs, Prediction):
         probs = probs.probs
+        counts = as_weights(weights, len(probs))
         if labels.shape == probs.shape[:-1]:  # or the shapes are refused below
+            if counts is not None:  # all labels of an example have its weight
+                counts = counts.repeat_interleave(labels[0].numel())
             probs, labels = probs.flatten(0, -2), labels.flatten()
     probs = as_tensor(probs, "probs", numbers=True).cpu().double()
     shape = tuple(probs.shape)
@@ -229,4 +267,4 @@ def _checked(probs: Any, labels: Any) -> tuple[Tensor, Tensor]:
     sums = probs.sum(dim=-1)
     worst = sums[(sums - 1).abs().argmax()].item()
     require(abs(worst - 1) <= _SUM_WITHIN, "probs", "of sum 1 in each row", worst)
-    return probs, labels
+    return probs, labels, as_weights(weights, len(labels)) if counts is None else counts

@@ -1,6 +1,7 @@
 """How good predictions of numbers and counts are: errors, densities, CRPS, intervals, PIT.
 
-A prediction may be given, or plain tensors, arrays or lists. Results are computed in float64.
+A prediction may be given, or plain tensors, arrays or lists. Results are computed in float64. A
+weight of 2 is that example twice.
 """
 
 from __future__ import annotations
@@ -15,24 +16,28 @@ from torch import Tensor
 from sbmc.checks import Phrase, require
 from sbmc.prediction.base import BasePrediction, Interval, as_targets
 from sbmc.prediction.crps import sampled_crps
+from sbmc.prediction.metrics.classification import nll
+from sbmc.prediction.metrics.weighting import weighted_mean
 from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.randomness import Stream, generator
 from sbmc.storage.arrays import as_tensor
 
 
-def rmse(mean: Any, targets: Any) -> float:
+def rmse(mean: Any, targets: Any, *, weights: Any = None) -> float:
     """Root of the mean squared error, over all examples and outputs.
 
     Args:
         mean: `(examples,)` or `(examples, outputs)`; or a prediction.
         targets: the same shape; one output may come without its axis if it is a prediction.
+        weights: `(examples,)`, not negative; all 1 if not given.
 
     Returns:
         The error, in the units of the targets.
 
     Raises:
-        BadInput: if the shapes differ (they are never broadcast) or there is no example.
+        BadInput: if the shapes differ (they are never broadcast), there is no example, or weights
+            do not fit.
 
     Example:
         >>> rmse([1.0, 2.0], [1.0, 4.0]) == math.sqrt(2)
@@ -41,18 +46,22 @@ def rmse(mean: Any, targets: Any) -> float:
     if isinstance(mean, RegressionPrediction):
         mean, targets = mean.mean, as_targets(targets, mean.mean)
     mean, targets = _same_shape(mean, targets)
-    return (mean - targets).square().mean().sqrt().item()
+    return math.sqrt(weighted_mean((mean - targets).square(), weights))
 
 
-def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
+def gaussian_nll(
+    mean: Any, variance: Any = None, targets: Any = None, *, weights: Any = None
+) -> float:
     """Mean negative log density of the targets under N(mean, variance), in nats.
 
         1/n Σ ½ log(2π variance) + (target − mean)² / (2 variance)
 
     Args:
-        mean: `(examples,)` or `(examples, outputs)`.
+        mean: `(examples,)` or `(examples, outputs)`; or a prediction, which has its own variance:
+            `gaussian_nll(prediction, targets=...)`.
         variance: the same shape, positive.
         targets: the same shape.
+        weights: as for `rmse`.
 
     Returns:
         The mean, over all examples and outputs.
@@ -64,6 +73,10 @@ def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
         >>> round(gaussian_nll([0.0], [1.0], [0.0]), 4)
         0.9189
     """
+    if isinstance(mean, RegressionPrediction):
+        require(variance is None, "variance", "left out for a prediction", Phrase("one"))
+        targets = as_targets(targets, mean.mean)
+        mean, variance = mean.mean, mean.variance
     mean, targets = _same_shape(mean, targets)
     variance = _float64(variance, "variance")
     rule = f"of the shape of the targets, {tuple(targets.shape)}"
@@ -71,16 +84,17 @@ def gaussian_nll(mean: Any, variance: Any, targets: Any) -> float:
     smallest = variance.min().item()
     require(smallest > 0, "variance", "positive", smallest)
     terms = (2 * math.pi * variance).log() + (targets - mean).square() / variance
-    return 0.5 * terms.mean().item()
+    return 0.5 * weighted_mean(terms, weights)
 
 
-def crps(prediction: Any, targets: Any) -> float:
+def crps(prediction: Any, targets: Any, *, weights: Any = None) -> float:
     """Mean continuous ranked probability score, in the unit of the targets; 0 is perfect.
 
     Args:
         prediction: of numbers or counts, or of classes, for which it is half the Brier score; or
             draws `(draws, *shape of the targets)` from any predictive distribution, two or more.
         targets: `(examples,)` or `(examples, outputs)`.
+        weights: as for `rmse`.
 
     Returns:
         The mean over all examples and outputs. That of draws is an unbiased estimate.
@@ -93,12 +107,14 @@ def crps(prediction: Any, targets: Any) -> float:
         0.0
     """
     if isinstance(prediction, BasePrediction):
-        return prediction.crps(targets).mean().item()
+        return weighted_mean(prediction.crps(targets), weights)
     draws, values = _draws(prediction, targets)
-    return sampled_crps(draws, values).mean().item()
+    return weighted_mean(sampled_crps(draws, values), weights)
 
 
-def interval_coverage(prediction: Any, targets: Any, level: float = 0.9) -> float:
+def interval_coverage(
+    prediction: Any, targets: Any, level: float = 0.9, *, weights: Any = None
+) -> float:
     """The share of targets inside their intervals, over all examples and outputs.
 
     Args:
@@ -106,6 +122,7 @@ def interval_coverage(prediction: Any, targets: Any, level: float = 0.9) -> floa
             in the shape of the targets.
         targets: `(examples,)` or `(examples, outputs)`.
         level: of the interval of a prediction.
+        weights: as for `rmse`.
 
     Returns:
         A fraction; near `level` if the prediction is calibrated.
@@ -117,15 +134,16 @@ def interval_coverage(prediction: Any, targets: Any, level: float = 0.9) -> floa
         >>> interval_coverage(([0.0, 0.0], [1.0, 1.0]), [0.5, 2.0])
         0.5
     """
-    return _interval(prediction, level).covers(targets).double().mean().item()
+    return weighted_mean(_interval(prediction, level).covers(targets).double(), weights)
 
 
-def interval_width(prediction: Any, level: float = 0.9) -> float:
+def interval_width(prediction: Any, level: float = 0.9, *, weights: Any = None) -> float:
     """The mean width of intervals, in the unit of the targets.
 
     Args:
         prediction: as for `interval_coverage`.
         level: of the interval of a prediction.
+        weights: as for `rmse`.
 
     Returns:
         The mean over all examples and outputs. Only intervals that cover enough are the better for
@@ -135,7 +153,7 @@ def interval_width(prediction: Any, level: float = 0.9) -> float:
         >>> interval_width(([0.0, 0.0], [1.0, 3.0]))
         2.0
     """
-    return _interval(prediction, level).width.mean().item()
+    return weighted_mean(_interval(prediction, level).width, weights)
 
 
 def pit(prediction: Any, targets: Any, *, seed: int = 0) -> Tensor:
@@ -175,14 +193,15 @@ def pit(prediction: Any, targets: Any, *, seed: int = 0) -> Tensor:
 
 
 def regression_metrics(
-    prediction: RegressionPrediction, targets: Any, level: float = 0.9
+    prediction: Any, targets: Any, level: float = 0.9, *, weights: Any = None
 ) -> dict[str, float]:
     """Measure a prediction of numbers or counts.
 
     Args:
-        prediction: for the examples of `targets`.
+        prediction: for the examples of `targets`; or `(mean, variance)`, each in their shape.
         targets: the shape of `prediction.mean`, or `(examples,)` where there is one output.
         level: of the intervals.
+        weights: as for `rmse`.
 
     Returns:
         `rmse`, and `nll.moments`, the NLL of the Gaussian with the mixture's mean and variance,
@@ -192,20 +211,26 @@ def regression_metrics(
     Raises:
         BadInput: as for `gaussian_nll`.
     """
-    rule = "a prediction of numbers, from posterior.predict"
-    require(isinstance(prediction, RegressionPrediction), "prediction", rule, prediction)
     checked_level(level)
-    targets = as_targets(targets, prediction.mean)
+    if not isinstance(prediction, RegressionPrediction):
+        pair = isinstance(prediction, Sequence) and len(prediction) == 2
+        rule = "a prediction, or (mean, variance)"
+        require(pair and not isinstance(prediction, str), "prediction", rule, prediction)
+        mean, variance = prediction
+        return {
+            "rmse": rmse(mean, targets, weights=weights),
+            "nll.moments": gaussian_nll(mean, variance, targets, weights=weights),
+        }
     metrics = {
-        "rmse": rmse(prediction, targets),
-        "nll.moments": gaussian_nll(prediction.mean, prediction.variance, targets),
+        "rmse": rmse(prediction, targets, weights=weights),
+        "nll.moments": gaussian_nll(prediction, targets=targets, weights=weights),
     }
     if prediction.particles is not None and prediction.particles.has_distribution:
         interval = prediction.interval(level)
-        metrics["nll"] = -prediction.log_prob(targets).mean().item()
-        metrics["crps"] = crps(prediction, targets)
-        metrics["coverage"] = interval_coverage(interval, targets)
-        metrics["width"] = interval_width(interval)
+        metrics["nll"] = nll(prediction, targets, weights=weights)
+        metrics["crps"] = crps(prediction, targets, weights=weights)
+        metrics["coverage"] = interval_coverage(interval, targets, weights=weights)
+        metrics["width"] = interval_width(interval, weights=weights)
     return metrics
 
 

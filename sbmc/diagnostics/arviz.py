@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.bridges.optional import load_arviz
 from sbmc.diagnostics.layout import find_layout
 from sbmc.posterior.posterior import Posterior
+from sbmc.storage.optional import load_arviz
 
 
 def to_arviz(posterior: Posterior, *, draws: int | None = None) -> Any:

@@ -12,10 +12,10 @@ import torch
 from diagnostics.posteriors import make_net, normal_values, posterior_of
 
 from sbmc import BadInput
-from sbmc.bridges.arviz import to_arviz
-from sbmc.bridges.optional import load_arviz
 from sbmc.diagnostics import rhat
+from sbmc.diagnostics.arviz import to_arviz
 from sbmc.islands.island import IslandReport
+from sbmc.storage.optional import load_arviz
 
 arviz = load_arviz()
 

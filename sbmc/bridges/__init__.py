@@ -1,1 +1,0 @@
-"""Bridges to other libraries; each is imported when it is used."""
