@@ -45,10 +45,10 @@ def is_number(value: object) -> bool:
     """Whether a value is a real number of any kind that a float holds; True and False are none."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return False
-    # Of an integer, since a float cannot even be compared with one that it does not hold.
-    return not isinstance(value, numbers.Rational) or abs(math.trunc(value)) <= int(
-        sys.float_info.max
-    )
+    if not isinstance(value, numbers.Rational):
+        return True
+    # Compared as integers: a float cannot be compared with one that it does not hold.
+    return abs(int(math.trunc(value))) <= int(sys.float_info.max)
 
 
 def is_finite(value: object) -> bool:
