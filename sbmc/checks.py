@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -45,10 +44,11 @@ def is_number(value: object) -> bool:
     """Whether a value is a real number of any kind that a float holds; True and False are none."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return False
-    if not isinstance(value, numbers.Rational):
-        return True
-    # Compared as integers: a float cannot be compared with one that it does not hold.
-    return abs(int(math.trunc(value))) <= int(sys.float_info.max)
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def is_finite(value: object) -> bool:

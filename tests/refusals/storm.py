@@ -20,7 +20,7 @@ PAIRS = 40
 # Right arguments are refused all the same: islands that are in both, or no such files.
 NEVER_WORK = {"merge", "load_embedded", "read_texts", "read_pictures"}
 # Words for what arguments have in them, by which messages may call an argument.
-PARTS = {"model", "inputs", "targets", "outputs"}
+PARTS = {"model", "inputs", "targets", "outputs", "mean", "variance"}
 
 
 def single(subject: Subject) -> Iterator[Verdict]:

@@ -263,7 +263,8 @@ def _same_shape(
     first: Any, second: Any, names: tuple[str, str] = ("mean", "targets")
 ) -> tuple[Tensor, Tensor]:
     first, second = _float64(first, names[0]), _float64(second, names[1])
-    require(first.numel() > 0, names[0], "of at least one example", tuple(first.shape))
+    several = first.ndim > 0 and first.numel() > 0
+    require(several, names[0], "of at least one example", tuple(first.shape))
     rule = f"of the shape of the {names[0]}, {tuple(first.shape)}"
     require(second.shape == first.shape, names[1], rule, tuple(second.shape))
     return first, second

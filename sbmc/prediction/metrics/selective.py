@@ -47,9 +47,9 @@ def risk_curve(
         The curve and its area.
     """
     score, loss = _checked(score, loss, ("score", "loss"))
-    counts = as_weights(weights, len(score))
-    if counts is not None:
-        return _weighted_risk_curve(score, loss, counts.numpy())
+    given = as_weights(weights, len(score))
+    if given is not None:
+        return _weighted_risk_curve(score, loss, given.numpy())
     _, block, sizes = np.unique(score, return_inverse=True, return_counts=True)
     last = np.cumsum(sizes)
     loss_at_last = np.cumsum(np.bincount(block, weights=loss))
