@@ -166,7 +166,7 @@ def classification_metrics(
     Raises:
         BadInput: if `labels` or `weights` do not fit the prediction.
     """
-    probs, labels, weights = _checked(prediction, labels, weights)
+    probs, labels, weights = _checked(prediction, labels, weights, "prediction")
     metrics = {
         measure.__name__: measure(probs, labels, weights=weights)
         for measure in (accuracy, nll, brier, ece)
@@ -238,7 +238,9 @@ def _entropies(prediction: Any) -> dict[str, Tensor]:
     return {"total": torch.special.entr(probs).sum(-1)}
 
 
-def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tensor, Tensor | None]:
+def _checked(
+    probs: Any, labels: Any, weights: Any = None, name: str = "probs"
+) -> tuple[Tensor, Tensor, Tensor | None]:
     labels = as_tensor(labels, "labels", numbers=True).cpu()
     counts = None
     if isinstance(probs, Prediction):
@@ -248,9 +250,9 @@ def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tens
             if counts is not None:  # all labels of an example have its weight
                 counts = counts.repeat_interleave(labels[0].numel())
             probs, labels = probs.flatten(0, -2), labels.flatten()
-    probs = as_tensor(probs, "probs", numbers=True).cpu().double()
+    probs = as_tensor(probs, name, numbers=True).cpu().double()
     shape = tuple(probs.shape)
-    require(probs.ndim == 2 and probs.numel() > 0, "probs", "of shape (examples, classes)", shape)
+    require(probs.ndim == 2 and probs.numel() > 0, name, "of shape (examples, classes)", shape)
     rule = f"of shape (examples,), here ({shape[0]},)"
     require(tuple(labels.shape) == shape[:1], "labels", rule, tuple(labels.shape))
     integers = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
@@ -263,8 +265,8 @@ def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tens
     # A NaN fails both comparisons, and so is refused as well.
     inside = (probs >= -_SUM_WITHIN) & (probs <= 1 + _SUM_WITHIN)
     stray = probs[~inside]
-    require(stray.numel() == 0, "probs", "from 0 to 1", stray[:1].sum().item())
+    require(stray.numel() == 0, name, "from 0 to 1", stray[:1].sum().item())
     sums = probs.sum(dim=-1)
     worst = sums[(sums - 1).abs().argmax()].item()
-    require(abs(worst - 1) <= _SUM_WITHIN, "probs", "of sum 1 in each row", worst)
+    require(abs(worst - 1) <= _SUM_WITHIN, name, "of sum 1 in each row", worst)
     return probs, labels, as_weights(weights, len(labels)) if counts is None else counts
