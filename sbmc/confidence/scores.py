@@ -44,6 +44,8 @@ def detection(inside: Any, outside: Any, *, weights: tuple[Any, Any] | None = No
         >>> detection([0.1, 0.2, 0.3, 0.8], [0.7, 0.9])
         Detection(auroc=0.875, aupr=0.8333333333333333, fpr95=0.25)
     """
+    pair = weights is None or (isinstance(weights, list | tuple) and len(weights) == 2)
+    require(pair, "weights", "two: of `inside` and of `outside`, or None", weights)
     from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
     parts = {"inside": inside, "outside": outside}

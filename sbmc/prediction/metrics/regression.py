@@ -250,7 +250,9 @@ def _interval(prediction: Any, level: float) -> Interval:
 def _draws(draws: Any, targets: Any) -> tuple[Tensor, Tensor]:
     drawn, values = _float64(draws, "prediction"), _float64(targets, "targets")
     rule = f"a prediction, or two or more draws of shape (draws, {str(tuple(values.shape))[1:]}"
-    good = drawn.ndim > 0 and len(drawn) >= 2 and drawn.shape[1:] == values.shape
+    good = (
+        values.ndim > 0 and drawn.ndim > 0 and len(drawn) >= 2 and drawn.shape[1:] == values.shape
+    )
     require(good and values.numel() > 0, "prediction", rule, tuple(drawn.shape))
     return drawn, values
 
