@@ -13,7 +13,7 @@ import pytest
 from repository import ROOT
 
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md")],
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")],
     key=lambda path: path.name,
 )
 SHELLS = ("sh", "bash", "shell", "console")
