@@ -14,7 +14,7 @@ class BadInput(ValueError):
 class Phrase(str):
     """A description of what was given, for messages: shown without quotation marks.
 
-    Example:
+    Examples:
         >>> require(False, "data", "non-empty", Phrase("0 examples"))
         Traceback (most recent call last):
         ...
@@ -49,7 +49,7 @@ def require(condition: bool, name: str, rule: str, value: object) -> None:
     Raises:
         BadInput: if `condition` is false.
 
-    Example:
+    Examples:
         >>> require(-0.1 > 0, "step_size", "positive", -0.1)
         Traceback (most recent call last):
         ...
@@ -69,7 +69,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     Returns:
         A sentence with a space before it, to end an error message with; empty if nothing is near.
 
-    Example:
+    Examples:
         >>> nearest("s-hcm", ["map", "s-hmc", "s-smc"])
         " Did you mean 's-hmc'?"
         >>> nearest("elephant", ["map", "s-hmc", "s-smc"])

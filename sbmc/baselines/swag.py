@@ -105,7 +105,7 @@ def swag(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: the loss stopped being finite.
 
-    Example:
+    Examples:
         >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
         >>> data = (inputs, (inputs[:, 0] > 0).long())
         >>> swag(nn.Linear(2, 2), data, samples=3, epochs=5, warmup_epochs=2)
@@ -171,7 +171,7 @@ class Collector:
     Args:
         rank: how many deviations are kept.
 
-    Example:
+    Examples:
         >>> path = Collector(rank=2)
         >>> for weight in (0.0, 2.0, 4.0):
         ...     path.add(torch.tensor([weight]))

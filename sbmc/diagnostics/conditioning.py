@@ -109,7 +109,7 @@ def condition_number(
         BadInput: an argument breaks its rule.
         RuntimeError: Lanczos did not converge, or the model cannot be differentiated twice.
 
-    Example:
+    Examples:
         >>> net = nn.Linear(2, 1, bias=False)
         >>> data = torch.eye(2), torch.zeros(2)
         >>> from sbmc import Gaussian

@@ -50,7 +50,7 @@ class Anchoring:
     Raises:
         BadInput: `s` breaks its rule, or is given with an option that replaces it.
 
-    Example:
+    Examples:
         >>> Anchoring(options=Prior(split=0.25, posterior_temperature=0.5)).power
         1.5
     """

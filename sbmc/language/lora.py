@@ -27,7 +27,7 @@ class LoraHead(nn.Module):
     Raises:
         BadInput: the base is not a matrix of floats, or the rank is above its sides.
 
-    Example:
+    Examples:
         >>> head = LoraHead(torch.eye(3, 4), rank=2)
         >>> head(torch.tensor([[1.0, 2.0, 3.0, 4.0]]))
         tensor([[1., 2., 3.]], grad_fn=<AddBackward0>)
@@ -93,7 +93,7 @@ def balanced(down: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
     Raises:
         BadInput: factors that do not fit together, are not finite, or of which one is zero.
 
-    Example:
+    Examples:
         >>> down, up = balanced(torch.tensor([[4.0, 0.0]]), torch.tensor([[1.0], [0.0], [0.0]]))
         >>> down.abs(), up.abs().T
         (tensor([[2., 0.]]), tensor([[2., 0., 0.]]))

@@ -54,7 +54,7 @@ def laplace_variance(s: float, variance: Tensor, information: Tensor) -> Tensor:
     Returns:
         The variances, `(dim,)`.
 
-    Example:
+    Examples:
         >>> laplace_variance(0.5, torch.tensor([1.0, 1.0]), torch.tensor([0.0, 6.0]))
         tensor([0.5000, 0.1250])
     """
@@ -123,7 +123,7 @@ def anchored_prior(
     Raises:
         BadInput: s outside (0, 1], or a rule whose values are not usable.
 
-    Example:
+    Examples:
         >>> prior = anchored_prior(torch.ones(3), 0.25, torch.full((3,), 4.0))
         >>> prior.to_parameters(torch.tensor([0.0, 1.0, -1.0]))
         tensor([1., 2., 0.])
@@ -170,7 +170,7 @@ def factor_prior(
     Raises:
         BadInput: an f that is not positive and finite.
 
-    Example:
+    Examples:
         >>> prior = factor_prior(torch.ones(1), 1.0, torch.tensor([3.0]))
         >>> prior.mean, prior.scale.square()
         (tensor([0.7500]), tensor([0.7500]))
@@ -205,7 +205,7 @@ def split_prior(
     Raises:
         BadInput: a fraction outside (0, 1).
 
-    Example:
+    Examples:
         >>> prior = split_prior(torch.ones(1), 0.5, torch.tensor([1.0]), torch.tensor([7.0]))
         >>> prior.mean, prior.scale.square()
         (tensor([1.]), tensor([0.2500]))
@@ -240,7 +240,7 @@ def resolve_variance(variance: Variance, space: ParameterSpace, dtype: torch.dty
         BadInput: not positive, not finite, of the wrong length, a parameter without a variance, or
             a pattern without a parameter.
 
-    Example:
+    Examples:
         >>> space = ParameterSpace(("a.weight", "a.bias"), (torch.Size([2]), torch.Size([1])))
         >>> resolve_variance({"weight": 0.1, "bias": 1.0}, space, torch.float64)
         tensor([0.1000, 0.1000, 1.0000], dtype=torch.float64)

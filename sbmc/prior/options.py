@@ -28,7 +28,7 @@ def changed_options(options: Any) -> dict[str, Any]:
     Returns:
         Their values by name, in the order of the fields.
 
-    Example:
+    Examples:
         >>> changed_options(Prior(split=0.25))
         {'split': 0.25}
     """
@@ -61,7 +61,7 @@ class Prior:
     Raises:
         BadInput: a value breaks its rule, or two options exclude each other.
 
-    Example:
+    Examples:
         >>> Prior(covariance="laplace", posterior_temperature=0.5)
         Prior(covariance='laplace', posterior_temperature=0.5)
         >>> Prior(split=2)

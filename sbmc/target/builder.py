@@ -167,7 +167,7 @@ def build_target(
     Raises:
         BadInput: an argument breaks its rule.
 
-    Example:
+    Examples:
         >>> from sbmc.samplers import mala
         >>> from sbmc.samplers.noise import IslandNoise
         >>> data = torch.randn(20, 2), torch.randint(2, (20,))

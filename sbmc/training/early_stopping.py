@@ -17,7 +17,7 @@ class EarlyStopping:
         window: epochs in the moving average.
         patience: epochs without a lower average before stopping.
 
-    Example:
+    Examples:
         >>> stopping = EarlyStopping(window=1, patience=2)
         >>> [stopping.update(loss) for loss in (3.0, 2.0, 2.5, 2.0)]
         [False, False, False, True]
