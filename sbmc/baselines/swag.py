@@ -71,7 +71,7 @@ def swag(
 ) -> Posterior:
     """Make the run of `train_swa` and draw from a Gaussian with the moments of its weights.
 
-        θ = θ_SWA + √(scale) · (Σ_diag^{1/2} z₁ + D z₂ / √(K − 1)),   z₁ ~ N(0, I), z₂ ~ N(0, I_K),
+        θ = θ_SWA + √(scale) · (Σ_diag^½ z₁ + D z₂ / √(K − 1)),   z₁ ~ N(0, I), z₂ ~ N(0, I_K),
 
     Σ_diag the variances of the weights at the ends of epochs, D their last K deviations from the
     mean up to then; with `scale` 1/2 this is equation 1 of Maddox et al. (2019). Nothing in it

@@ -1,7 +1,7 @@
 """How ill-conditioned a target is, measured, beside the paper's formula.
 
 In whitened coordinates the Hessian of the negative log density is I + A, with
-A = −Σ^{1/2} ∇²ℓ(θ) Σ^{1/2}. Its largest and smallest eigenvalues decide the step size of a sampler
+A = −Σ^½ ∇²ℓ(θ) Σ^½. Its largest and smallest eigenvalues decide the step size of a sampler
 and how many steps it takes to cross the target. The paper's appendix "A sketch of the theory"
 assumes that the smallest eigenvalue of −∇²ℓ is 0, which makes their ratio λ_max·v·s + 1.
 """

@@ -76,7 +76,7 @@ def balanced(down: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
 
     With the singular value decomposition B A = U S Vᵀ,
 
-        B' = U S^{1/2},    A' = S^{1/2} Vᵀ,
+        B' = U S^½,    A' = S^½ Vᵀ,
 
     so that B'ᵀ B' = A' A'ᵀ = S. Of all factors with this product, these have the least
     ‖A‖² + ‖B‖², so a Gaussian prior of one variance likes them best, and a step in A moves the

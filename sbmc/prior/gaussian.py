@@ -5,7 +5,7 @@ The paper's equation (2): the prior N(0, V) is replaced by N(α(s)·anchor, Σ(s
 prior N(c, V) with another centre, which gains of normalisation layers need, leads to the mean
 α(s)·anchor + (1 − α(s))·c in the same way. With
 
-    θ = α(s)·anchor + (1 − α(s))·c + Σ(s)^{1/2} z
+    θ = α(s)·anchor + (1 − α(s))·c + Σ(s)^½ z
 
 the anchored prior is N(0, I) in z, whatever s, V, c and the anchor are. Two other priors around an
 anchor have the same form: the product with a Gaussian factor, and a Laplace approximation of a part
@@ -43,7 +43,7 @@ def linear_variance(s: float, variance: Tensor) -> Tensor:
 def laplace_variance(s: float, variance: Tensor, information: Tensor) -> Tensor:
     """Σ(s) = s·V / (1 + (1 − s)·V·F), with F the diagonal of the Fisher information at the anchor.
 
-    Σ(1) = V, and as s → 0 it is s times the covariance (F + 1/V)^{-1} of the diagonal Laplace
+    Σ(1) = V, and as s → 0 it is s times the covariance (F + 1/V)⁻¹ of the diagonal Laplace
     approximation: directions that the data have settled are kept narrower than the others.
 
     Args:
@@ -67,7 +67,7 @@ class AnchoredPrior:
 
     Args:
         mean: α(s)·anchor + (1 − α(s))·centre, `(dim,)`.
-        scale: the standard deviations Σ(s)^{1/2}, `(dim,)`.
+        scale: the standard deviations Σ(s)^½, `(dim,)`.
         anchor: the anchor, `(dim,)`.
     """
 
@@ -187,7 +187,7 @@ def split_prior(
 ) -> AnchoredPrior:
     """The diagonal Laplace approximation of a fraction a of the likelihood (appendices B and C).
 
-        L(θ)^a · N(θ; 0, V/a)  ≈  N(anchor, (a·F + a/V)^{-1})
+        L(θ)^a · N(θ; 0, V/a)  ≈  N(anchor, (a·F + a/V)⁻¹)
 
     with F the diagonal of the Fisher information at the anchor. Its log is a times that of the
     posterior with the prior N(0, V), so that both have one mode: the anchor, if it is the MAP. The

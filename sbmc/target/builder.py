@@ -145,7 +145,7 @@ def build_target(
     """Build the target that `fit` samples for the same arguments, for a loop of your own.
 
     It is the log likelihood ℓ(θ(z)) and its gradient in the whitened coordinates z of the anchored
-    prior, θ = α(s)·anchor + Σ(s)^{1/2} z, with the model's weights as the anchor. The log density
+    prior, θ = α(s)·anchor + Σ(s)^½ z, with the model's weights as the anchor. The log density
     to sample is ℓ(θ(z)) − ‖z‖²/2, up to a constant.
 
     Args:

@@ -1,4 +1,4 @@
-"""The site in a real Chromium: no errors, no failed request, accessible, searchable, no overflow."""
+"""The site in a real Chromium: no errors, nothing missing, accessible, searchable, no overflow."""
 
 import json
 
