@@ -63,12 +63,12 @@ def test_a_link_that_leads_nowhere_is_found(address, reason):
         REPOSITORY,
         f"{REPOSITORY}/issues",
         SITE,
-        f"{SITE}glossary/#what-is-sampled",
+        f"{SITE}smc/#unbiased-or-adaptive",
         f"{SITE}api/fit/#sbmc.fit",
         f"{SITE}images/logo.svg",
         f"{REPOSITORY}/tree/main/experiments/records",
         f"{REPOSITORY}/blob/main/sbmc/checks.py#L1-L3",
-        "docs/glossary.md#what-is-sampled",
+        "docs/smc.md#unbiased-or-adaptive",
     ],
 )
 def test_a_link_that_leads_somewhere_is_let_pass(address):

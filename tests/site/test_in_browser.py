@@ -25,7 +25,10 @@ def visit(browser, address, size="desktop", scheme="light"):
     browser.get_log("browser")
     browser.get_log("performance")
     browser.get(address)
-    return browser
+    # What is wider than the page is known when the fonts are there.
+    browser.execute_async_script(
+        "document.fonts.ready.then(() => requestAnimationFrame(() => setTimeout(arguments[0])))"
+    )
 
 
 def failed_requests(browser):
