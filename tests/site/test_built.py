@@ -90,7 +90,8 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(read, site):
 def test_a_broken_link_and_a_broken_anchor_would_be_found(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "index.html").write_text(
-        f'<h1 id="x"></h1><a href="#x">1</a><a href="#y">2</a><a href="../b/">3</a><a href="{SITE}a/#z">4'
+        '<h1 id="x"></h1><a href="#x">1</a><a href="#y">2</a><a href="../b/">3</a>'
+        f'<a href="{SITE}a/#z">4'
     )
     read = {"a/index.html": Page((tmp_path / "a" / "index.html").read_text())}
     assert [link for _, link, _ in broken(read, tmp_path)] == ["#y", "../b/", f"{SITE}a/#z"]
