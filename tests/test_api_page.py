@@ -61,6 +61,13 @@ def test_names_on_the_pages_exist_and_have_docstrings(page):
         assert last.isupper() or value.__doc__, name
 
 
+def test_sections_with_examples_have_the_name_that_the_site_reads():
+    files = [path for room in ("sbmc", "sbmc_studies") for path in (ROOT / room).rglob("*.py")]
+    assert len(files) > 400
+    found = [path for path in files if re.search(r"^ +Example:$", path.read_text("utf-8"), re.M)]
+    assert [str(path.relative_to(ROOT)) for path in found] == [], "write `Examples:`"
+
+
 def test_the_page_of_fit_shows_its_signature():
     # `fit` takes its arguments from a class, which a tool that reads the source does not see.
     page = (ROOT / "docs" / "api" / "fit.md").read_text("utf-8")
