@@ -3,7 +3,9 @@
 # make test-all    these, and those that start a browser, Ray or processes to kill (make
 #                  test-integration is the latter alone); make test-slow for the long ones
 # make check       formatting, lint, types
-# make browser     what tests of the report's page need besides Chromium; without it they are skipped
+# make browser     what tests of the site and of the report's page need besides Chromium; without it they are skipped
+# make docs        build the documentation into site/, in an environment of its own; make docs-serve
+#                  shows it at http://127.0.0.1:8000 while you write
 # make architecture  draw the rooms of the code from its imports, for docs/design.md
 # make wheel       the wheel for this Linux machine, with compiled kernels, in dist/; make dist adds
 #                  the wheel for all systems and the source archive
@@ -26,12 +28,18 @@ BUILD_STAMP := $(BUILD_VENV)/.installed
 PEERS_VENV ?= .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 PEERS_CONSTRAINTS := benchmarks/peers-constraints.txt
+DOCS_VENV ?= .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
+DOCS_CONSTRAINTS := docs/constraints.txt
 PIP := $(BIN)/pip install -qq --disable-pip-version-check $(PIP_ARGS) $(addprefix -c ,$(CONSTRAINTS))
 PEERS_PIP := $(PEERS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP_ARGS) -c $(PEERS_CONSTRAINTS)
+DOCS_PIP := $(DOCS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP_ARGS) -c $(DOCS_CONSTRAINTS)
+# Material announces its successor at every build (CONTRIBUTING.md has the news).
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-integration test-all test-slow check format browser architecture wheel dist bench clean
+.PHONY: demo test test-integration test-all test-slow check format browser architecture docs docs-serve wheel dist bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -75,7 +83,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Accessibility rules for the report's page, which a real browser shows to the tests.
+# Accessibility rules for pages that a real browser shows to the tests.
 AXE := .browser/node_modules/axe-core/axe.min.js
 
 browser: $(STAMP) $(AXE)
@@ -109,6 +117,19 @@ dist: wheel
 	@$(BUILD_VENV)/bin/python -m hatchling build -t wheel -t sdist -d dist
 	@ls dist
 
+# The site reads docstrings from the sources, so its environment has neither torch nor the package.
+$(DOCS_STAMP): $(DOCS_CONSTRAINTS)
+	@echo "Setting up $(DOCS_VENV) (once; some seconds) ..."
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_PIP) mkdocs-material mkdocstrings-python ruff
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	@$(MKDOCS) build --strict
+
+docs-serve: $(DOCS_STAMP)
+	$(MKDOCS) serve
+
 # The libraries to compare with. torch first, as above.
 $(PEERS_STAMP): $(PEERS_CONSTRAINTS)
 	@echo "Setting up $(PEERS_VENV) (once; a few minutes) ..."
@@ -121,5 +142,5 @@ bench: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks --peers $(PEERS_VENV)/bin/python
 
 clean:
-	rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(DOCS_VENV) .browser site runs build dist .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.readme`: put the newest records into the tables of README.md."""
+"""`python -m benchmarks.readme`: put the newest records into the tables of docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from benchmarks.styles import styles_table
 from benchmarks.tables import engine_table, folding_table, methods_table
 
 HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "benchmarks.md"
 # The name of a record, and what makes a table of it.
 Table = tuple[str, Callable[[dict[str, Any]], str]]
 TABLES: dict[str, Table] = {
@@ -82,6 +83,5 @@ def fill(text: str, records: Path, tables: Mapping[str, Table] = TABLES) -> str:
 
 
 if __name__ == "__main__":
-    page = HERE / "README.md"
-    page.write_text(fill(page.read_text("utf-8"), HERE / "records"), "utf-8")
+    PAGE.write_text(fill(PAGE.read_text("utf-8"), HERE / "records"), "utf-8")
     sys.exit(0)

@@ -62,7 +62,7 @@ def open_progress(
     Raises:
         BadInput: `progress` is not True, False or None.
 
-    Example:
+    Examples:
         >>> with open_progress(False, "training", total=2, unit="epochs") as bar:
         ...     bar.update(1, loss=0.7)
     """
@@ -114,7 +114,7 @@ def time_left(total: float, done: float, before: float | None, seconds: float) -
     Returns:
         The text; empty as long as there is no rate, and at the end.
 
-    Example:
+    Examples:
         >>> time_left(total=100, done=60, before=50, seconds=45)
         'about 3 min left'
         >>> time_left(total=100, done=50, before=50, seconds=45)

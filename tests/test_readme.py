@@ -15,7 +15,7 @@ import pytest
 from repository import ROOT
 
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md")],
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")],
     key=lambda path: path.name,
 )
 SHELLS = ("sh", "bash", "shell", "console")
@@ -146,14 +146,26 @@ def test_readme_shows_code_and_commands():
     assert {"make demo", "make test"} <= set(commands(README))
 
 
-def test_readme_quotes_the_figures_of_its_picture():
+LANDING_PAGE = (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [README, LANDING_PAGE], ids=["README", "landing page"])
+def test_the_figures_of_the_picture_are_quoted(page):
     record = json.loads((ROOT / "docs" / "figures" / "why.json").read_text("utf-8"))
-    words = " ".join(README.split())
+    words = " ".join(page.split())
     sure, right = record["sure"], record["accuracy"]
     assert f"It is 95 % sure of {100 * sure['network']:.0f} % of them." in words
     assert f"and 95 % sure of {100 * sure['ensemble']:.0f} %." in words
     shares = f"{100 * right['ensemble']:.1f} %, the network {100 * right['network']:.1f} %"
     assert f"of the digits that it knows it reads {shares}" in words
+
+
+def test_the_eight_lines_of_the_landing_page_are_those_of_the_readme():
+    python = [
+        [each.code for each in blocks(page) if each.language == "python"]
+        for page in (README, LANDING_PAGE)
+    ]
+    assert python[0] == python[1]
 
 
 def test_readme_is_short():

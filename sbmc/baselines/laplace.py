@@ -85,7 +85,7 @@ def laplace(
         BadInput: an argument is refused; a model with layers that have no Kronecker factors.
         ImportError: laplace-torch is not installed.
 
-    Example:
+    Examples:
         >>> net = nn.Linear(2, 2)
         >>> data = (torch.zeros(3, 2), torch.tensor([0, 1, 1]))
         >>> laplace(net, data, prior_variance=1.0, samples=4)  # doctest: +SKIP

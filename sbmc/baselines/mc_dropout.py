@@ -67,7 +67,7 @@ def mc_dropout(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: the loss stopped being finite.
 
-    Example:
+    Examples:
         >>> inputs = torch.linspace(-1, 1, 40).reshape(10, 4)
         >>> data = (inputs, (inputs[:, 0] > 0).long())
         >>> mc_dropout(nn.Linear(4, 2), data, samples=3, max_epochs=2)
@@ -129,7 +129,7 @@ def train_mc_dropout(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: the loss stopped being finite.
 
-    Example:
+    Examples:
         >>> inputs = torch.linspace(-1, 1, 40).reshape(10, 4)
         >>> data = (inputs, (inputs[:, 0] > 0).long())
         >>> train_mc_dropout(nn.Linear(4, 2), data, rate=0.5, max_epochs=3).history.epochs
@@ -200,7 +200,7 @@ def dropout_posterior(
     Raises:
         BadInput: an argument is refused.
 
-    Example:
+    Examples:
         >>> posterior = dropout_posterior(nn.Linear(6, 2, bias=False), samples=4)
         >>> (posterior.positions == 0).any(), posterior.weights[0, 0]
         (tensor(True), tensor(0.2500, dtype=torch.float64))

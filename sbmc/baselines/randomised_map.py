@@ -51,7 +51,7 @@ def randomised_map(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: no member's training stayed finite.
 
-    Example:
+    Examples:
         >>> import torch
         >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
         >>> data = (inputs, (inputs[:, 0] > 0).long())

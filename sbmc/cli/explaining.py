@@ -125,7 +125,7 @@ def made_up_inputs(shape: str, examples: int, tokens: int | None = None) -> Tens
     Raises:
         BadInput: the text is not a shape.
 
-    Example:
+    Examples:
         >>> made_up_inputs("1x28x28", 5).shape, made_up_inputs("12", 5, tokens=100).dtype
         (torch.Size([5, 1, 28, 28]), torch.int64)
     """

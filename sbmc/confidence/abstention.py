@@ -131,7 +131,7 @@ def fit_confidence(
     Warns:
         UserWarning: no prediction is incorrect, so the score can only find out-of-domain inputs.
 
-    Example:
+    Examples:
         >>> from sbmc.prediction.combining import classification_prediction
         >>> slopes = torch.tensor([0.5, 1.0, 2.0]).view(-1, 1, 1)  # three particles
         >>> def predict(x):

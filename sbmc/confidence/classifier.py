@@ -44,7 +44,7 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
         n_iter_: passes over the data.
         converged_: whether the loss stopped falling before `max_iter`.
 
-    Example:
+    Examples:
         >>> rng = np.random.default_rng(0)
         >>> features = rng.normal(size=(60, 7))
         >>> incorrect = (features[:, 4] > 0).astype(int)

@@ -80,7 +80,7 @@ class PartIndices:
 class Pool:
     """Source images in a fixed order, each of which is taken at most once.
 
-    Example:
+    Examples:
         >>> pool = Pool("8s", np.array([4, 7, 9]))
         >>> pool.take(2).tolist(), pool.take(1).tolist()
         ([4, 7], [9])

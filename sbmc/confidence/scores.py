@@ -40,7 +40,7 @@ def detection(inside: Any, outside: Any, *, weights: tuple[Any, Any] | None = No
         BadInput: if either is empty or not finite, since no score can be judged on one domain
             alone; or weights do not fit.
 
-    Example:
+    Examples:
         >>> detection([0.1, 0.2, 0.3, 0.8], [0.7, 0.9])
         Detection(auroc=0.875, aupr=0.8333333333333333, fpr95=0.25)
     """

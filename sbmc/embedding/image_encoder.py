@@ -157,7 +157,7 @@ def without_head(network: nn.Module) -> nn.Module:
     Raises:
         BadInput: it has no linear layer.
 
-    Example:
+    Examples:
         >>> without_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
         Sequential(
           (0): Flatten(start_dim=1, end_dim=-1)

@@ -44,7 +44,7 @@ class SBMCClassifier(ClassifierMixin, SBMCEstimator):
         n_epochs_: passes over the data that training made.
         validation_rows_: how many rows were set aside.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
         >>> model = SBMCClassifier((16,), budget=1, random_state=0).fit(X, y)

@@ -30,7 +30,7 @@ def hidden_network(inputs: int, outputs: int, hidden_layers: Sequence[int]) -> n
     Raises:
         BadInput: a width is not a positive integer.
 
-    Example:
+    Examples:
         >>> len(hidden_network(5, 1, (16, 16)))
         5
     """

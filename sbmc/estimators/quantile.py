@@ -19,7 +19,7 @@ class QuantilePredictor(RegressorMixin, BaseEstimator):
         regressor: an `SBMCRegressor`, which may be fitted already.
         q: the level, between 0 and 1.
 
-    Example:
+    Examples:
         >>> from sbmc.estimators import SBMCRegressor
         >>> X = np.linspace(-1, 1, 40)[:, None]
         >>> model = SBMCRegressor((8,), budget=1, random_state=0).fit(X, X[:, 0])

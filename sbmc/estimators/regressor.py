@@ -60,7 +60,7 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         n_epochs_: passes over the data that training made.
         validation_rows_: how many rows were set aside.
 
-    Example:
+    Examples:
         >>> X = np.linspace(-1, 1, 60)[:, None]
         >>> model = SBMCRegressor((16,), budget=1, random_state=0).fit(X, 100 + 5 * X[:, 0])
         >>> model.predict_interval(X[:4], level=0.9).shape, bool(model.score(X, 100 + 5 * X) > 0.9)

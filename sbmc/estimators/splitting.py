@@ -37,7 +37,7 @@ def set_rows_aside(
     Raises:
         BadInput: the fraction is outside.
 
-    Example:
+    Examples:
         >>> rows = np.arange(10.0)[:, None]
         >>> parts = set_rows_aside(rows, np.zeros(10, int), 0.2, np.random.RandomState(0))
         >>> len(parts.training), len(parts.validation)

@@ -72,7 +72,7 @@ def calibrate(
 def best_factor(logits: Tensor, labels: Tensor) -> float:
     """The most probable factor of logits `(rows, classes)` with these labels `(rows,)`.
 
-    Example:
+    Examples:
         >>> too_sure = torch.tensor([[9.0, 0.0]] * 8)
         >>> best_factor(too_sure, torch.tensor([0] * 6 + [1] * 2)) < 0.5
         True

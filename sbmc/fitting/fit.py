@@ -98,7 +98,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         BadInput: an argument breaks its rule; found before any computing.
         RuntimeError: every island failed, or one did and `compute` has `throw`.
 
-    Example:
+    Examples:
         >>> import sbmc, torch
         >>> from torch import nn
         >>> net = nn.Linear(2, 2)

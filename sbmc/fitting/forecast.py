@@ -97,7 +97,7 @@ def expect(request: FitRequest) -> Expectation:
         BadInput: `fit` would refuse an argument.
         TypeError: `fit` does not have an argument.
 
-    Example:
+    Examples:
         >>> import sbmc
         >>> from torch import nn
         >>> data = torch.randn(20, 2), torch.randint(2, (20,))
@@ -280,7 +280,7 @@ def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
 def format_seconds(seconds: float) -> str:
     """Format a time for people to read.
 
-    Example:
+    Examples:
         >>> format_seconds(0.26), format_seconds(125), format_seconds(7300)
         ('0.3 s', '2.1 min', '2.0 h')
     """

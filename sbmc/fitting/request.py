@@ -83,7 +83,7 @@ def takes_arguments_of(
         TypeError: the decorated function is called with an argument that it does not have. The
             message names the group of options that the argument belongs to, or the nearest name.
 
-    Example:
+    Examples:
         >>> @takes_arguments_of(FitRequest)
         ... def count(request):
         ...     return request.particle_count * request.islands

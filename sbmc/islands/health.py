@@ -87,7 +87,7 @@ def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Heal
     Returns:
         The health. Where nothing was sampled (s = 0, ensembles, baselines) it is ok.
 
-    Example:
+    Examples:
         >>> report = IslandReport(0, "completed", steps=9, moves=4, displacement=[1.1, 0.0])
         >>> assess([report], {}).reasons[0]
         '1 of 2 particles moved less than 0.3 posterior standard deviations (median 0.55).'

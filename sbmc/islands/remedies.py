@@ -23,7 +23,7 @@ def remedies_for(
     Returns:
         The sentences, in the order in which to try them.
 
-    Example:
+    Examples:
         >>> settings = {"sampler": "SGHMC", "sampler_settings": {"epochs": 4, "step_size": 0.1}}
         >>> remedies_for(["stayed"], settings, 0.1)[0]
         'Give the chains a longer run: sampler=sbmc.SGHMC(epochs=16, step_size=0.1).'

@@ -323,7 +323,7 @@ def budget_left(share: float, epochs: float, budget: int) -> str:
         epochs: the most that an island has made.
         budget: epochs of an island.
 
-    Example:
+    Examples:
         >>> budget_left(0.25, 150, 200), budget_left(0.0, 250, 200)
         ('25 %', '0 %, extended 1.25 times')
     """

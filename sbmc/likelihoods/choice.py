@@ -81,7 +81,7 @@ def as_likelihood(likelihood: object) -> Likelihood:
     Raises:
         BadInput: it is none of these.
 
-    Example:
+    Examples:
         >>> as_likelihood("student-t").df
         4.0
     """
@@ -118,7 +118,7 @@ def from_description(
         TypeError: settings that the likelihood does not have, or lacks.
         BadInput: settings that break their rules.
 
-    Example:
+    Examples:
         >>> from_description({"name": "gaussian", "noise_variance": 2.0}).noise_variance
         2.0
     """
@@ -144,7 +144,7 @@ def infer_likelihood(targets: Tensor, outputs: Tensor) -> Inferred:
     Raises:
         BadInput: they fit none, or several.
 
-    Example:
+    Examples:
         >>> infer_likelihood(torch.zeros(4), torch.zeros(2, 1)).reason
         'targets are numbers in the shape of the outputs'
     """

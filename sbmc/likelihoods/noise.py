@@ -45,7 +45,7 @@ def softened(logs: Tensor) -> Tensor:
     Returns:
         Numbers of the same shape.
 
-    Example:
+    Examples:
         >>> softened(torch.tensor([-7.0, 20.0, 1e6])).tolist()
         [-7.0, 20.0, 33.815...]
     """
@@ -150,7 +150,7 @@ def estimate_noise(
     Returns:
         `(columns,)` in the dtype of the outputs.
 
-    Example:
+    Examples:
         >>> from sbmc.likelihoods.gaussian import Gaussian
         >>> targets = torch.tensor([1.0, -1.0]).repeat(5_000).unsqueeze(1)
         >>> round(estimate_noise(Gaussian(), torch.zeros(10_000, 1), targets).item(), 3)

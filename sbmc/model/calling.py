@@ -30,7 +30,7 @@ def errors_in_words(model: nn.Module, inputs: Inputs, name: str = "data inputs")
     Raises:
         BadInput: instead of any error of the network, which is its cause.
 
-    Example:
+    Examples:
         >>> with errors_in_words(nn.Linear(3, 1), torch.ones(2, 5)):
         ...     nn.Linear(3, 1)(torch.ones(2, 5))
         Traceback (most recent call last):

@@ -115,7 +115,7 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     Raises:
         BadInput: the data are empty, of unequal length, not finite, or differ when read twice.
 
-    Example:
+    Examples:
         >>> import torch
         >>> len(as_examples((torch.zeros(3, 2), torch.tensor([0, 1, 1]))))
         3

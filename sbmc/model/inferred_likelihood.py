@@ -33,7 +33,7 @@ def resolve_likelihood(
     Raises:
         BadInput: it is none, or targets and outputs do not decide.
 
-    Example:
+    Examples:
         >>> data = Examples(torch.zeros(4, 2), torch.tensor([0, 1, 1, 2]))
         >>> resolve_likelihood(None, nn.Linear(2, 3), data).likelihood
         Categorical()

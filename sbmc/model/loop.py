@@ -20,7 +20,7 @@ class LoopForward(CopiedModel):
         model: the network; never changed.
         space: which of its parameters the vectors stand for.
 
-    Example:
+    Examples:
         >>> from sbmc.model.parameters import select_parameters
         >>> net = torch.nn.Linear(3, 2)
         >>> forward = LoopForward(net, select_parameters(net))

@@ -20,7 +20,7 @@ def as_logits(output: object) -> Tensor:
         BadInput: the model returned something else. Nothing is guessed: the first of a tuple may be
             the logits or the loss.
 
-    Example:
+    Examples:
         >>> import torch
         >>> as_logits(torch.zeros(5, 2)).shape
         torch.Size([5, 2])

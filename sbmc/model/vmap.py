@@ -23,7 +23,7 @@ class VmapForward(CopiedModel):
         model: the network; never changed.
         space: which of its parameters the vectors stand for.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from sbmc.model.parameters import select_parameters
         >>> net = torch.nn.Linear(3, 2)

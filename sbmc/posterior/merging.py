@@ -33,7 +33,7 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         BadInput: two of them are not parts of one run, and the message names the difference; or an
             island is in two of them, and would count twice.
 
-    Example:
+    Examples:
         >>> import sbmc
         >>> net, data = torch.nn.Linear(2, 2), (torch.randn(20, 2), torch.randint(2, (20,)))
         >>> options = dict(sampler=sbmc.HMC(steps=3), particles=4, islands=2)

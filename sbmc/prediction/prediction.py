@@ -112,7 +112,7 @@ class Prediction(BasePrediction):
         Raises:
             BadInput: if the prediction was not made from particles.
 
-        Example:
+        Examples:
             >>> from sbmc.prediction.combining import classification_prediction
             >>> one = torch.tensor([[[0.7, 0.2, 0.1]]], dtype=torch.float64).log()
             >>> prediction = classification_prediction(one, torch.ones(1))
@@ -143,7 +143,7 @@ class Prediction(BasePrediction):
         Raises:
             BadInput: another word, or the prediction was not made from particles.
 
-        Example:
+        Examples:
             >>> from sbmc.prediction.combining import classification_prediction
             >>> sure_of_each = torch.eye(2).log().unsqueeze(1)
             >>> prediction = classification_prediction(sure_of_each, torch.tensor([0.5, 0.5]))

@@ -112,7 +112,7 @@ def describe_prior(
     Raises:
         BadInput: what `fit` would refuse.
 
-    Example:
+    Examples:
         >>> import torch
         >>> net = nn.Sequential(nn.Linear(10, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 2))
         >>> with torch.no_grad():

@@ -134,7 +134,7 @@ class MCLMC(Sampler):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> MCLMC(epochs=1000, draws=20).energy_variance
         0.1
     """

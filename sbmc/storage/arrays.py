@@ -50,7 +50,7 @@ def as_tensor(value: Any, name: str, *, numbers: bool = False) -> Tensor:
     Raises:
         BadInput: it is none, or has no plain numbers.
 
-    Example:
+    Examples:
         >>> as_tensor([[1, 2]], "inputs")
         tensor([[1, 2]])
     """

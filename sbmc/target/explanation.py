@@ -150,7 +150,7 @@ def explain(
     Raises:
         BadInput: an argument breaks its rule.
 
-    Example:
+    Examples:
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
         >>> found = explain(net, torch.zeros(5, 2, 2))  # doctest: +ELLIPSIS
         layer  operation  how...

@@ -216,7 +216,7 @@ def within_error(points: Sequence[Point]) -> list[float]:
     Returns:
         The values, the best one among them.
 
-    Example:
+    Examples:
         >>> def point(value, nll):
         ...     return Point(value, {"nll": nll}, {"nll": 0.02}, 1.0, 5, 0)
         >>> within_error([point(0.1, 0.31), point(0.3, 0.30), point(1.0, 0.33)])

@@ -32,7 +32,7 @@ def fill(text: str, name: str, lines: Sequence[str]) -> str:
     Raises:
         BadInput: the page does not have the marks, once and in their order.
 
-    Example:
+    Examples:
         >>> fill("a <!-- table: t --> old <!-- end: t --> b", "t", ["new"])
         'a <!-- table: t -->\n\nnew\n\n<!-- end: t --> b'
     """

@@ -60,7 +60,7 @@ class ExecutionOptions:
         Raises:
             BadInput: one of them is no number.
 
-        Example:
+        Examples:
             >>> ExecutionOptions(workers="4").read()
             {'workers': 4}
         """
@@ -187,7 +187,7 @@ def join_settings(options: Mapping[str, str], assignments: Sequence[str]) -> dic
     Raises:
         BadInput: an assignment has another form, or a setting is given twice.
 
-    Example:
+    Examples:
         >>> join_settings({"steps": "3"}, ["step-size=0.05"])
         {'steps': '3', 'step_size': '0.05'}
     """
@@ -212,7 +212,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
     Raises:
         BadInput: if there is no `=` or nothing before it.
 
-    Example:
+    Examples:
         >>> parse_assignment("step-size=0.05")
         ('step_size', '0.05')
     """
@@ -234,7 +234,7 @@ def parse_numbers(name: str, text: str | None) -> tuple[int, ...]:
     Raises:
         BadInput: if the text has another form.
 
-    Example:
+    Examples:
         >>> parse_numbers("seeds", "0-2,7")
         (0, 1, 2, 7)
     """

@@ -66,7 +66,7 @@ def resolve(
     Raises:
         BadInput: if a setting is unknown, breaks its rule, or is fixed by the method.
 
-    Example:
+    Examples:
         >>> from sbmc_studies.experiments.experiment import get_experiment
         >>> from sbmc_studies.experiments.methods import get_method
         >>> digits, method = get_experiment("digits"), get_method("de")
@@ -160,7 +160,7 @@ def check_setting(name: str, value: Any) -> Any:
     Raises:
         BadInput: if the value breaks the rule.
 
-    Example:
+    Examples:
         >>> check_setting("trajectory", "pi/2")
         1.5707963267948966
     """
@@ -208,7 +208,7 @@ def parse_real(value: Any) -> float:
     Raises:
         ValueError: if it is none.
 
-    Example:
+    Examples:
         >>> parse_real("2*pi") == 2 * math.pi
         True
     """
@@ -331,7 +331,7 @@ def settings_hash(experiment: str, method: str, settings: Mapping[str, Any]) -> 
     Returns:
         The hash.
 
-    Example:
+    Examples:
         >>> settings_hash("digits", "map", {"s": 0.0, "steps": None})
         'ef9e9e168ef5'
     """

@@ -179,7 +179,7 @@ def permutation_test(
     Returns:
         The distance, and p = (1 + permutations that are as far apart) / (1 + permutations).
 
-    Example:
+    Examples:
         >>> rng = torch.Generator().manual_seed(0)
         >>> groups = [Groups(1.0, torch.zeros(5, 1, 2), torch.ones(5, 1, 2))]
         >>> found = permutation_test(groups, rng, permutations=99)

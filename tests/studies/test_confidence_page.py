@@ -26,7 +26,7 @@ def text(page):
     return (ROOT / page).read_text("utf-8")
 
 
-@pytest.mark.parametrize("page", ["docs/confidence.md", "experiments/README.md"])
+@pytest.mark.parametrize("page", ["docs/confidence.md", "docs/results.md"])
 def test_tables_are_made_from_the_records(page):
     printed = text(page)
     made = write_confidence(printed, MNIST7, RECORDS)
@@ -35,7 +35,7 @@ def test_tables_are_made_from_the_records(page):
 
 
 def test_all_tables_are_on_the_results_page():
-    assert text("experiments/README.md").count("<!-- confidence: mnist7 -->") == 1
+    assert text("docs/results.md").count("<!-- confidence: mnist7 -->") == 1
 
 
 def name(row):

@@ -181,7 +181,7 @@ def saved_manifest(location: CheckpointAt) -> Manifest | None:
 def batch_name(batch: Sequence[int]) -> str:
     """The name of the file with a batch's snapshots.
 
-    Example:
+    Examples:
         >>> batch_name([0, 1, 7]), batch_name([0])
         ('batch-00000-00007.safetensors', 'batch-00000.safetensors')
     """

@@ -102,7 +102,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         difference and both descriptions have it. A setting of the sampler that is None in one
         description may be missing in the other: it did not exist yet, and None is as it was before.
 
-    Example:
+    Examples:
         >>> differences({"s": 0.25, "sampler": {"steps": 20}}, {"s": 0.1, "sampler": {"steps": 10}})
         ['s is 0.25 there and 0.1 here', 'sampler.steps is 20 there and 10 here']
         >>> differences({"data": "0123456789abcdef"}, {"data": "fedcba9876543210"})
