@@ -1,4 +1,4 @@
-"""All tables of docs/reviewers.md by name, and the page with its tables made anew."""
+"""All tables of docs/reviewers.md and docs/shortfalls.md by name, and pages with them made anew."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from sbmc.checks import require
 from sbmc_studies.paper.tables.pages import fill_marks
 from sbmc_studies.reviewers.gauntlet_tables import cost_table, proxy_table, size_table
+from sbmc_studies.reviewers.missed import missed_claims, missed_figures, outside_tolerance
 from sbmc_studies.reviewers.other_tables import settings_table, toy_table
 from sbmc_studies.reviewers.questions import read_questions
 from sbmc_studies.reviewers.record_tables import question_table
@@ -25,6 +26,9 @@ def answer_tables() -> dict[str, Callable[[Path], str]]:
         "proxy": proxy_table,
         "settings": lambda records: settings_table(),
         "cost_gauntlet": cost_table,
+        "missed_figures": missed_figures,
+        "missed_claims": missed_claims,
+        "outside_tolerance": outside_tolerance,
     }
 
 

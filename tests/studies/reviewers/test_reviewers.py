@@ -13,6 +13,7 @@ from sbmc_studies.experiments.settings import resolve
 from sbmc_studies.gauntlet.networks import build_pair_network
 from sbmc_studies.gauntlet.pairs import gauntlet_pairs, get_pair
 from sbmc_studies.records.pooling import SEEDS, find_records
+from sbmc_studies.reviewers.missed import missed_figures
 from sbmc_studies.reviewers.page import answer_tables, write_answers
 from sbmc_studies.reviewers.questions import (
     QUICK_EXPERIMENT,
@@ -21,7 +22,7 @@ from sbmc_studies.reviewers.questions import (
 )
 from sbmc_studies.reviewers.record_tables import question_table
 
-PAGE = ROOT / "docs" / "reviewers.md"
+PAGES = [ROOT / "docs" / name for name in ("reviewers.md", "shortfalls.md")]
 ROWS = [
     (question, row)
     for question in read_questions().values()
@@ -30,17 +31,25 @@ ROWS = [
 ]
 
 
-def test_the_page_has_the_tables_of_the_committed_records():
-    printed = PAGE.read_text("utf-8")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_page_has_the_tables_of_the_committed_records(page):
+    printed = page.read_text("utf-8")
     made = write_answers(printed, RECORDS)
-    assert printed == made, "run: sbmc table reviewers --write docs/reviewers.md"
+    assert printed == made, f"run: sbmc table reviewers --write docs/{page.name}"
 
 
-def test_every_table_is_on_the_page():
-    printed = PAGE.read_text("utf-8")
-    assert [
+def test_every_table_is_on_one_of_the_pages():
+    printed = "".join(page.read_text("utf-8") for page in PAGES)
+    missing = [
         name for name in answer_tables() if f"<!-- table: reviewers {name} -->" not in printed
-    ] == []
+    ]
+    assert missing == []
+
+
+def test_a_figure_that_is_missed_is_listed_and_one_that_holds_is_not():
+    listed = missed_figures(RECORDS)
+    assert "ECE at most that of temperature scaling" in listed
+    assert "NLL below the deep ensemble of five's" not in listed
 
 
 @pytest.mark.parametrize(("question", "row"), ROWS, ids=lambda value: getattr(value, "label", ""))
