@@ -16,10 +16,15 @@ GLOSSARY = DOCS / "glossary.md"
 LEFT_OUT = ("glossary.md", "index.md", "api", "gallery")
 # Words that pages also use in their ordinary sense, in which a link would mislead.
 ORDINARY = frozenset(
-    """accuracy adapter baseline batch cell chain claim context coverage draw engine estimator
-    experiment extra fold guarantee heat identity info job kernel launch method move origin pass path
-    population position power prediction prior probe record resampling scale scheduler split
-    start state target temperature worker""".split()
+    (
+        *("accuracy", "adapter", "baseline", "batch", "cell", "chain", "claim"),
+        *("context", "coverage", "draw", "engine", "estimator", "experiment", "extra"),
+        *("fold", "guarantee", "heat", "identity", "info", "job", "kernel"),
+        *("launch", "method", "move", "origin", "pass", "path", "population"),
+        *("position", "power", "prediction", "prior", "probe", "record", "resampling"),
+        *("scale", "scheduler", "split", "start", "state", "target", "temperature"),
+        *("worker"),
+    )
 )
 # What a reader sees as text, and the parts of a page in which nothing is linked.
 _GENERATED = r"<!-- (?:table|confidence|results|index|tree|scaling)\b.*?<!-- end\b.*?-->"
