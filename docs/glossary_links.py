@@ -23,7 +23,7 @@ ORDINARY = frozenset(
         *("launch", "method", "move", "origin", "pass", "path", "population"),
         *("position", "power", "prediction", "prior", "probe", "record", "resampling"),
         *("scale", "scheduler", "split", "start", "state", "target", "temperature"),
-        *("worker"),
+        "worker",
     )
 )
 # What a reader sees as text, and the parts of a page in which nothing is linked.
