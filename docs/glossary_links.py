@@ -93,7 +93,7 @@ def _pattern(term: str) -> re.Pattern[str]:
     spaced = r"\s+".join(re.escape(part) for part in term.split())
     # Abbreviations are written in capitals alone: MAP is no map.
     flags = re.NOFLAG if term.isupper() else re.IGNORECASE
-    return re.compile(rf"(?<![\w-]){spaced}s?(?![\w-])", flags)
+    return re.compile(rf"(?<![\w·-]){spaced}s?(?![\w·-])", flags)
 
 
 def _blank(text: str) -> str:
