@@ -6,6 +6,8 @@ from xml.etree import ElementTree
 import pytest
 from repository import ROOT
 
+from sbmc.report.pictures import write_picture
+
 DOCS = ROOT / "docs"
 SCRIPTS = ["convergence", "islands", "scale", "two_moons", "whitening"]
 LARGEST = 150_000
@@ -23,8 +25,7 @@ def script(monkeypatch):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_draws_a_small_picture(name, script, tmp_path):
     pytest.importorskip("matplotlib")
-    picture = tmp_path / "picture.png"
-    script(name).make(quick=True).savefig(picture, dpi=script("drawing").DOTS_PER_INCH)
+    picture = write_picture(script(name).make(quick=True), tmp_path / "picture.png")
     assert 5_000 < picture.stat().st_size < LARGEST
 
 

@@ -5,11 +5,12 @@ has fixed temperatures and step sizes: then the theory holds for any number of p
 """
 
 import torch
-from drawing import BLUE, GREY, ORANGE, draw, new_figure, plain
+from drawing import BLUE, GREY, ORANGE, draw, plain
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import sbmc
+from sbmc.report.pictures import new_picture
 
 NOISE_VARIANCE = 0.05
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -62,7 +63,7 @@ def make(quick: bool) -> Figure:
         **options,
     )
     single = chains.positions.flatten().double()
-    figure = new_figure(9, 3.1)
+    figure = new_picture(9, 3.1)
     left, right = figure.subplots(1, 2)
     equal = torch.ones_like(weights)
     for label, chosen, colour, marker in (

@@ -1,4 +1,4 @@
-"""What the figures of the documentation share: a plain style, one file format, one command line.
+"""What the figures of the documentation share: colours, plain axes and one command line.
 
 Every script of this folder draws one picture with the public functions of `sbmc`:
 
@@ -14,15 +14,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from sbmc.report.pictures import write_picture
+
 IMAGES = Path(__file__).parents[1] / "images"
 # Okabe and Ito's colours, which the colour-blind tell apart.
 BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#6b7280"
-DOTS_PER_INCH = 110
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """A figure on white, which can be read on light and on dark pages; sizes are in inches."""
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def plain(axes: object) -> None:
@@ -42,7 +38,4 @@ def draw(make: Callable[[bool], Figure], name: str) -> None:
     parser.add_argument("--out", type=Path, default=IMAGES / f"{name}.png")
     parser.add_argument("--quick", action="store_true", help="few particles, to try it")
     options = parser.parse_args()
-    figure = make(options.quick)
-    # Without the version of matplotlib in the file: the same picture has the same bytes.
-    figure.savefig(options.out, dpi=DOTS_PER_INCH, metadata={"Software": None})
-    print(options.out)
+    print(write_picture(make(options.quick), options.out))

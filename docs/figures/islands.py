@@ -1,12 +1,13 @@
 """`python docs/figures/islands.py`: how much each island of SMC counts."""
 
 import torch
-from drawing import BLUE, GREY, draw, new_figure, plain
+from drawing import BLUE, GREY, draw, plain
 from matplotlib.figure import Figure
 from sklearn.datasets import make_moons
 from torch import nn
 
 import sbmc
+from sbmc.report.pictures import new_picture
 
 ISLANDS = 8
 
@@ -26,7 +27,7 @@ def make(quick: bool) -> Figure:
         max_epochs=10 if quick else 200,
         progress=False,
     )
-    figure = new_figure(9, 2.7)
+    figure = new_picture(9, 2.7)
     panels = figure.subplots(1, 2, sharey=True)
     for axes, particles in zip(panels, (10, 200), strict=True):
         posterior = sbmc.fit(

@@ -1,11 +1,12 @@
 """`python docs/figures/scale.py`: what s does to a regression with a gap in its data."""
 
 import torch
-from drawing import BLUE, GREY, RED, draw, new_figure, plain
+from drawing import BLUE, GREY, RED, draw, plain
 from matplotlib.figure import Figure
 from torch import nn
 
 import sbmc
+from sbmc.report.pictures import new_picture
 
 SCALES = (0.0, 0.1, 0.3, 1.0)
 NOISE = 0.1
@@ -36,7 +37,7 @@ def make(quick: bool) -> Figure:
         progress=False,
     )
     grid = torch.linspace(-1.6, 1.6, 161).view(-1, 1)
-    figure = new_figure(10, 2.9)
+    figure = new_picture(10, 2.9)
     panels = figure.subplots(1, len(SCALES), sharey=True)
     for axes, s in zip(panels, SCALES, strict=True):
         options = {} if s == 0 else {"sampler": sbmc.HMC(epochs=60 if quick else 6000)}

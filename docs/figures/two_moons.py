@@ -1,12 +1,13 @@
 """`python docs/figures/two_moons.py`: total, aleatoric and epistemic entropy over a plane."""
 
 import torch
-from drawing import draw, new_figure
+from drawing import draw
 from matplotlib.figure import Figure
 from sklearn.datasets import make_moons
 from torch import nn
 
 import sbmc
+from sbmc.report.pictures import new_picture
 
 EDGE = 60
 
@@ -39,7 +40,7 @@ def make(quick: bool) -> Figure:
     across, up = torch.linspace(-3.5, 4.5, EDGE), torch.linspace(-3.0, 3.5, EDGE)
     grid = torch.cartesian_prod(across, up)
     prediction = posterior.predict(grid)
-    figure = new_figure(10, 3.1)
+    figure = new_picture(10, 3.1)
     panels = figure.subplots(1, 3, sharey=True)
     shown = None
     for axes, name in zip(panels, ("total", "aleatoric", "epistemic"), strict=True):

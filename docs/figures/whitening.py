@@ -1,12 +1,13 @@
 """`python docs/figures/whitening.py`: two weights, as samplers see them."""
 
 import torch
-from drawing import BLUE, GREY, RED, draw, new_figure, plain
+from drawing import BLUE, GREY, RED, draw, plain
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from torch import nn
 
 import sbmc
+from sbmc.report.pictures import new_picture
 
 SCALES = (1.0, 0.3, 0.1)
 EDGE = 121
@@ -29,7 +30,7 @@ def make(quick: bool) -> Figure:
     )
     ticks = torch.linspace(-REACH, REACH, 21 if quick else EDGE)
     grid = torch.cartesian_prod(ticks, ticks)
-    figure = new_figure(9, 3.7)
+    figure = new_picture(9, 3.7)
     panels = figure.subplots(1, len(SCALES), sharey=True)
     for axes, s in zip(panels, SCALES, strict=True):
         target = sbmc.build_target(trained, (x, labels), s=s, prior_variance=1.0)
