@@ -51,6 +51,7 @@ ORDER = [
     "sbmc_studies.paper",
     "sbmc_studies.gauntlet",
     "sbmc_studies.tables",
+    "sbmc_studies.reviewers",
     "sbmc_studies.figures",
     "sbmc_studies.report",
     "sbmc_studies.tuning",

@@ -28,8 +28,8 @@ from sbmc_studies.commands.options import (
     join_settings,
 )
 
-# Studies that run in a way of their own: one has no data set, the others have many.
-TOY, GAUNTLET, TABLES = "toy", "gauntlet", "tables"
+# Studies that run in a way of their own: one has no data set, two have many, one has many methods.
+TOY, GAUNTLET, TABLES, REVIEWERS = "toy", "gauntlet", "tables", "reviewers"
 
 
 @with_option_groups
@@ -119,16 +119,21 @@ def run_command(
         parse_specs,
         run,
         run_gauntlet,
+        run_reviewers,
         run_tables,
         run_toy_study,
     )
 
-    if experiment in (TOY, GAUNTLET, TABLES):
+    if experiment in (TOY, GAUNTLET, TABLES, REVIEWERS):
         rule = f"left out for the study {experiment}, which says as it goes what it takes"
         require(not dry_run, "dry_run", rule, True)
     for name, text in (("sets", sets), ("splits", splits)):
         rule = "left out for studies other than tables"
         require(text is None or experiment == TABLES, name, rule, text)
+    if experiment == REVIEWERS:
+        rule = "left out for reviewers, whose rows name their methods"
+        require(method is None, "method", rule, method)
+        return run_reviewers(seed or seeds, out, force=force, quiet=quiet, debug=debug)
     if experiment == TOY:
         return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
     if experiment == TABLES:

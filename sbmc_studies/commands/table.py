@@ -9,6 +9,7 @@ from sbmc.checks import require
 from sbmc.cli.tables import print_wide
 from sbmc_studies.commands.gauntlet import GAUNTLET, show_gauntlet, with_tables
 from sbmc_studies.commands.options import require_records
+from sbmc_studies.commands.reviewers import show_answers
 from sbmc_studies.commands.tables import TABLES, show_tables, with_results
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
@@ -25,6 +26,7 @@ from sbmc_studies.paper.tables.study import (
     render_markdown,
     write_tables,
 )
+from sbmc_studies.reviewers.page import REVIEWERS, write_answers
 from sbmc_studies.runs.confidence import PROTOCOLS
 
 FORMATS = ("text", "markdown")
@@ -47,6 +49,9 @@ def write_table(
     """
     if experiment == GAUNTLET:
         _rewrite(pages, records, lambda text: with_tables(text, records), "tables of the gauntlet")
+        return
+    if experiment == REVIEWERS:
+        _rewrite(pages, records, lambda text: write_answers(text, records), "answers")
         return
     if experiment == TABLES:
         _rewrite(pages, records, lambda text: with_results(text, records), "tables of UCI sets")
@@ -75,6 +80,9 @@ def show_table(experiment: str, records: Path, style: str) -> None:
         return
     if experiment == TABLES:
         show_tables(records)
+        return
+    if experiment == REVIEWERS:
+        show_answers(records)
         return
     study = get_experiment(experiment)
     _check(records, style)
