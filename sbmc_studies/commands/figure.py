@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sbmc.checks import BadInput, nearest, require
-from sbmc_studies.commands.gauntlet import GAUNTLET, draw_ranks
+from sbmc_studies.commands.completion import GAUNTLET
+from sbmc_studies.commands.gauntlet import draw_ranks
 from sbmc_studies.commands.options import require_records
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.figures.catalogue import EPOCHS, NAMES, draw_file

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sbmc.checks import BadInput, Phrase, nearest, require
 from sbmc.report.pictures import check_format, draw_picture, write_picture
+from sbmc_studies.commands.completion import GAUNTLET
 from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.figures import ranks
 from sbmc_studies.gauntlet.check import choose_runs
@@ -23,7 +24,6 @@ from sbmc_studies.gauntlet.running import (
 )
 from sbmc_studies.gauntlet.table import RANKED, gauntlet_lines, ranking_of, read_records
 
-GAUNTLET = "gauntlet"
 BEGIN, END = "<!-- table: gauntlet -->", "<!-- end: gauntlet -->"
 SETTINGS = ("part", "pairs")
 

@@ -19,7 +19,6 @@ from sbmc_studies.tables.running import (
 from sbmc_studies.tables.sets import find_sets, table_sets
 from sbmc_studies.tables.table import table_lines
 
-TABLES = "tables"
 BEGIN, END = "<!-- table: tables -->", "<!-- end: tables -->"
 
 
