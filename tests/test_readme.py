@@ -114,6 +114,7 @@ SBMC_COMMANDS = sorted({*(line for line in ALL_COMMANDS if line.startswith("sbmc
 
 @pytest.mark.parametrize("command", SBMC_COMMANDS)
 def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
+    assert "--install-completion" not in command, "a test must not write into anyone's shell"
     # Everything up to the run itself: names, options and settings are read and checked.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sbmc_studies.commands.run.run", lambda specs, out, **options: 0)

@@ -30,8 +30,8 @@ _setting = partial(typer.Option, rich_help_panel=_SETTINGS)
 
 
 def _execution(text: str, kind: str | None = None, **options: Any) -> Any:
-    panel = {"rich_help_panel": _EXECUTION, "show_default": False}
-    return typer.Option(help=text, metavar=kind, **panel, **options)
+    panel = partial(typer.Option, rich_help_panel=_EXECUTION, show_default=False)
+    return panel(help=text, metavar=kind, **options)
 
 
 @dataclass(frozen=True)
