@@ -27,6 +27,7 @@ ANCHORED = ("de-s-hmc", "de-s-smc", *(f"s-{name}" for name in SAMPLERS))
 METHODS = (*BASELINES, *ANCHORED, *SAMPLERS)
 FIGURES = (
     "epochs",
+    "sure-unsure",
     "roc",
     "thresholds",
     "confusion",

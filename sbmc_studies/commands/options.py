@@ -200,6 +200,13 @@ ConfidenceOption = Annotated[
 SaveOption = Annotated[
     bool, typer.Option("--save-posterior", help="Write the posterior beside the record.")
 ]
+RecordsOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the records, such as runs for your own; the stored ones if not given.",
+        show_default=False,
+    ),
+]
 RUNS = Path("runs")
 
 
@@ -299,7 +306,7 @@ def require_study(name: str, *others: str) -> None:
 def require_records(records: Path) -> None:
     """Refuse a folder of records that is not there, and say where one is."""
     rule = (
-        "a folder of records: `--records runs` has those of your own runs, and a clone of the "
-        "repository has the stored ones in experiments/records"
+        "a folder of records: `--records runs` has those of your own runs; without the option, "
+        "the stored ones are taken"
     )
     require(records.is_dir(), "records", rule, str(records))

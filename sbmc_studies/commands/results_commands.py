@@ -21,7 +21,8 @@ from sbmc_studies.commands.completion import (
     complete_methods,
     complete_tables,
 )
-from sbmc_studies.commands.options import require_study
+from sbmc_studies.commands.options import RecordsOption, require_study
+from sbmc_studies.records.stored import stored_records
 
 
 def table_command(
@@ -32,9 +33,7 @@ def table_command(
             autocompletion=complete_tables,
         ),
     ],
-    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
-        "experiments/records"
-    ),
+    records: RecordsOption = None,
     style: Annotated[
         str, typer.Option("--format", help="text or markdown.", autocompletion=offer(FORMATS))
     ] = "text",
@@ -57,6 +56,7 @@ def table_command(
         write_table,
     )
 
+    records = records or stored_records()
     require_study(experiment, GAUNTLET, TABLES, PAPER)
     rule = "left out with paper, which lists its tables of confidence too"
     require(not (experiment == PAPER and confidence), "confidence", rule, confidence)
@@ -80,14 +80,16 @@ def figure_command(
         ),
     ],
     name: Annotated[
-        str,
+        Text,
         typer.Argument(
-            help="epochs: what a budget buys; or, of runs made with --confidence: roc, "
+            help="epochs: what a budget buys (of mnist7). sure-unsure: inputs that a run of yours "
+            "is most and least sure about (of digits). Of runs made with --confidence: roc, "
             "thresholds, confusion, risk-coverage, reliability, entropies, spider. The gauntlet "
-            "has one figure: ranks of its methods.",
+            "has one figure: ranks of its methods. If not given, the first that the study has.",
             autocompletion=offer(FIGURES),
+            show_default=False,
         ),
-    ] = "epochs",
+    ] = None,
     methods: Annotated[
         Text,
         typer.Option(
@@ -102,9 +104,7 @@ def figure_command(
             help="paper (default) or clean.", show_default=False, autocompletion=offer(PROTOCOLS)
         ),
     ] = None,
-    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
-        "experiments/records"
-    ),
+    records: RecordsOption = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The file: .png, .pdf or .svg; EXPERIMENT_NAME.png if not given."),
