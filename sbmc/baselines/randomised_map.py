@@ -11,7 +11,7 @@ from sbmc.model.parameters import Selection
 from sbmc.posterior.posterior import Posterior
 from sbmc.prediction.kinds import EitherPrediction
 from sbmc.training import train_ensemble
-from sbmc.training.settings import require_count
+from sbmc.training.settings import check_variance, require_count
 
 
 def randomised_map(
@@ -59,7 +59,8 @@ def randomised_map(
         >>> randomised_map(nn.Linear(2, 2), data, samples=3, max_epochs=2)
         Posterior(islands=1, particles=3, dim=6)
     """
-    require_count(samples, "samples")
+    require_count("samples", samples)
+    check_variance(prior_variance)
     ensemble = train_ensemble(
         model,
         train,

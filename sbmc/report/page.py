@@ -77,8 +77,7 @@ def fold_lacking(sections: Sequence[Section]) -> list[Section]:
     lacking = [section for section in sections if section.lacking]
     if len(lacking) < 2:
         return list(sections)
-    first, *others = (each.title.partition(",")[0] for each in lacking)
-    names = "; ".join([first, *(title[:1].lower() + title[1:] for title in others)])
+    names = "; ".join(each.title.partition(",")[0] for each in lacking)
     lines = [el("div", el("b", each.title), each.body) for each in lacking]
     folded = el("details", el("summary", names), *lines)
     one = Section("further", "What other runs would show", folded)

@@ -127,7 +127,7 @@ def test_sections_without_data_are_folded_into_one(tmp_path):
     assert not {"Confusion rates", "Reliability", "Ablations over s and P"} & set(found)
     assert found[3:5] == ["What other runs would show", "Settings, versions, cost"]
     summaries = [words for tag, words in page.texts if tag == "summary"]
-    folded = "Most and least certain inputs; ROC; confusion rates;"
+    folded = "Most and least certain inputs; ROC; Confusion rates;"
     assert any(line.startswith(folded) for line in summaries)
 
 
