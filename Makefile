@@ -6,6 +6,7 @@
 # make browser     what tests of the site and of the report's page need besides Chromium; without it they are skipped
 # make docs        build the documentation into site/, in an environment of its own; make docs-serve
 #                  shows it at http://127.0.0.1:8000 while you write
+# make records     pack the records for the package, after they have changed
 # make architecture  draw the rooms of the code from its imports, for docs/design.md
 # make wheel       the wheel for this Linux machine, with compiled kernels, in dist/; make dist adds
 #                  the wheel for all systems and the source archive
@@ -39,7 +40,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-integration test-all test-slow check format browser architecture docs docs-serve wheel dist bench clean
+.PHONY: demo test test-integration test-all test-slow check format browser records architecture docs docs-serve wheel dist bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -92,6 +93,9 @@ browser: $(STAMP) $(AXE)
 
 $(AXE):
 	@npm install --silent --no-fund --no-audit --prefix .browser axe-core@4.10.3
+
+records: $(STAMP)
+	@$(BIN)/python -m sbmc_studies.records.stored
 
 architecture: $(STAMP)
 	@$(BIN)/python docs/architecture.py

@@ -17,6 +17,7 @@ from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
 from sbmc.cli.head import head_command
+from sbmc.cli.help import HELP, OWN_NETWORKS, add_command, show_no_types_of_flags
 from sbmc.cli.interruption import Interruption
 from sbmc.storage.files import CheckpointError
 
@@ -28,7 +29,7 @@ BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 LONGEST = 200
 
 app = typer.Typer(
-    add_completion=False,
+    context_settings={"help_option_names": list(HELP)},
     pretty_exceptions_enable=False,
     help="Scalable Bayesian Monte Carlo for PyTorch: ensembles that know what they do not know.",
 )
@@ -49,10 +50,31 @@ def _options(
     """Options of `sbmc` itself."""
 
 
-app.command("head")(head_command)
-app.add_typer(embed_app, name="embed")
-app.command("explain")(explain_command)
-app.command("doctor")(doctor_command)
+add_command(
+    app,
+    "explain",
+    explain_command,
+    examples=[
+        "sbmc explain net.py:Net --input-shape 1x28x28",
+        "sbmc explain mypackage.nets:make_net --data rows.npz --parameters last",
+    ],
+    panel=OWN_NETWORKS,
+)
+app.add_typer(embed_app, name="embed", rich_help_panel=OWN_NETWORKS)
+add_command(
+    app,
+    "head",
+    head_command,
+    examples=["sbmc head reviews.npz", "sbmc head reviews.npz --tune --ood products.npz"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "doctor",
+    doctor_command,
+    examples=["sbmc doctor", "sbmc doctor --json > machine.json"],
+    panel=OWN_NETWORKS,
+)
 
 # Other packages add commands through entry points of this group, as the studies of this
 # distribution do. An entry point names a function that is called with the application.
@@ -70,7 +92,9 @@ def _all_commands() -> Any:
             print(f"sbmc: the commands of {point.value} are missing: {error}", file=sys.stderr)
             continue
         register(app)
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    show_no_types_of_flags(command)
+    return command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
