@@ -27,7 +27,7 @@ def offer(
     Returns:
         A function of what was typed, for `autocompletion` of typer's options.
 
-    Example:
+    Examples:
         >>> offer(["map", "de", "s-hmc"])("m")
         ['map']
         >>> offer(["map", "de", "s-hmc"], several=True)("map,s")

@@ -27,7 +27,7 @@ def html_table(
     Returns:
         The table, with every text escaped; without rows, caption and notes alone.
 
-    Example:
+    Examples:
         >>> html_table([["s", "0.1"]], caption="run").count("<th")
         1
     """

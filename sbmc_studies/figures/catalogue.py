@@ -80,7 +80,7 @@ def draw_file(
 def first_figure(experiment: Experiment) -> str:
     """The figure that an experiment is shown by if none is named.
 
-    Example:
+    Examples:
         >>> from sbmc_studies.experiments.experiment import get_experiment
         >>> [first_figure(get_experiment(name)) for name in ("mnist7", "imdb", "digits")]
         ['epochs', 'roc', 'sure-unsure']

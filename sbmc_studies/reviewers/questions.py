@@ -34,7 +34,7 @@ class Question:
 def read_questions() -> dict[str, Question]:
     """All tables of records, by name and in order.
 
-    Example:
+    Examples:
         >>> read_questions()["start"].experiment.name
         'mnist7'
     """

@@ -90,7 +90,7 @@ def how_to_have(code: str | None) -> str:
     Returns:
         What to do, in words.
 
-    Example:
+    Examples:
         >>> how_to_have(None)
         'set SBMC_NATIVE=0 to go on with the code that it was begun with'
     """
