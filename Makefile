@@ -5,7 +5,7 @@
 # make check       formatting, lint, types
 # make browser     what tests of the site and of the report's page need besides Chromium; without it they are skipped
 # make docs        build the documentation into site/, in an environment of its own; make docs-serve
-#                  shows it at http://127.0.0.1:8000 while you write
+#                  shows it at http://127.0.0.1:8000/sbmc/ while you write
 # make records     pack the records for the package, after they have changed
 # make architecture  draw the rooms of the code from its imports, for docs/design.md
 # make wheel       the wheel for this Linux machine, with compiled kernels, in dist/; make dist adds
