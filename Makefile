@@ -5,6 +5,8 @@
 # make check       formatting, lint, types
 # make browser     what tests of the report's page need besides Chromium; without it they are skipped
 # make architecture  draw the rooms of the code from its imports, for docs/design.md
+# make gallery     run the examples in full and write docs/gallery (NAMES="own_cnn lora" for some)
+# make test-gallery  run all examples in a short form
 # make bench       speed and memory beside other libraries, which get an environment of their own
 #
 # Every target sets up what it needs in .venv, once. PIP_ARGS is handed to pip.
@@ -19,6 +21,7 @@ CONSTRAINTS ?= constraints.txt
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+GALLERY_STAMP := $(VENV)/.gallery
 PEERS_VENV ?= .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 PEERS_CONSTRAINTS := benchmarks/peers-constraints.txt
@@ -27,7 +30,8 @@ PEERS_PIP := $(PEERS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-integration test-all test-slow check format browser architecture bench clean
+.PHONY: demo test test-integration test-all test-slow check format browser architecture gallery
+.PHONY: test-gallery bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -83,6 +87,18 @@ $(AXE):
 
 architecture: $(STAMP)
 	@$(BIN)/python docs/architecture.py
+
+# What examples use besides, which tests and demo do without. torch is there already.
+$(GALLERY_STAMP): $(STAMP)
+	@echo "Adding what the gallery needs to $(VENV) (once; a minute) ..."
+	@$(PIP) --no-build-isolation --editable '.[gallery]'
+	@touch $@
+
+gallery: $(GALLERY_STAMP)
+	$(BIN)/python docs/render_gallery.py $(NAMES)
+
+test-gallery: $(GALLERY_STAMP)
+	$(BIN)/python docs/render_gallery.py --quick $(NAMES)
 
 # The libraries to compare with. torch first, as above.
 $(PEERS_STAMP): $(PEERS_CONSTRAINTS)
