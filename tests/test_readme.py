@@ -4,9 +4,11 @@ Python blocks of a file share one namespace, in the order of the page. A block t
 has the comment `<!-- test: slow -->` on a line before it and is run by `make test-slow`.
 """
 
+import json
 import re
 import shlex
 import subprocess
+import tomllib
 from dataclasses import dataclass
 
 import pytest
@@ -139,11 +141,46 @@ def test_make_target_exists(command):
     assert done.returncode == 0, done.stderr
 
 
+README = (ROOT / "README.md").read_text("utf-8")
+
+
 def test_readme_shows_code_and_commands():
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert any(block.language == "python" for block in blocks(text))
-    assert any(line.startswith("make demo") for line in commands(text))
-    assert any(line.startswith("sbmc run") for line in commands(text))
+    assert any(block.language == "python" for block in blocks(README))
+    assert "pip install sbmc" in README
+    assert {"make demo", "make test"} <= set(commands(README))
+
+
+def test_readme_quotes_the_figures_of_its_picture():
+    record = json.loads((ROOT / "docs" / "figures" / "why.json").read_text("utf-8"))
+    words = " ".join(README.split())
+    sure, right = record["sure"], record["accuracy"]
+    assert f"It is 95 % sure of {100 * sure['network']:.0f} % of them." in words
+    assert f"and 95 % sure of {100 * sure['ensemble']:.0f} %." in words
+    shares = f"{100 * right['ensemble']:.1f} %, the network {100 * right['network']:.1f} %"
+    assert f"of the digits that it knows it reads {shares}" in words
+
+
+def test_readme_is_short():
+    assert README.count("\n") <= 130
+
+
+def test_readmes_links_work_on_a_package_index_too():
+    """That is, they are absolute, and begin with an address of the project."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+    repository, site = urls["Repository"], urls["Homepage"]
+    raw = repository.replace("github.com", "raw.githubusercontent.com")
+    targets = re.findall(r"\]\(([^)]+)\)", FENCE.sub("", README))
+    assert len(targets) > 20
+    elsewhere = [each for each in targets if not each.startswith((repository, site, raw))]
+    assert not elsewhere
+    files = [
+        re.sub(r"#.*", "", each).removeprefix(start)
+        for each in targets
+        for start in (f"{repository}/blob/main/", f"{raw}/main/")
+        if each.startswith(start)
+    ]
+    assert files
+    assert all((ROOT / file).is_file() for file in files)
 
 
 def test_blocks_and_commands_are_found():

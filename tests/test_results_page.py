@@ -1,4 +1,4 @@
-"""The numbers that README and experiments/README print are those of the committed records."""
+"""The numbers that pages print are those of the committed records."""
 
 import pytest
 from repository import ROOT
@@ -19,7 +19,7 @@ PAPER_ROWS = [row for row in MNIST7.rows if row.section == "paper"]
 @pytest.mark.parametrize(
     ("page", "experiment"),
     [
-        ("README.md", "mnist7"),
+        ("docs/reproducing.md", "mnist7"),
         ("experiments/README.md", "mnist7"),
         ("experiments/README.md", "digits"),
         ("experiments/README.md", "imdb"),

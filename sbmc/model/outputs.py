@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from sbmc.checks import require
+from sbmc.checks import Phrase, require
 
 
 def as_logits(output: object) -> Tensor:
@@ -32,7 +32,9 @@ def as_logits(output: object) -> Tensor:
         found = output.get("logits")
     else:
         found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    rule = "a module that returns a tensor, or an object or a dict with a tensor `logits`"
-    require(isinstance(found, Tensor), "model", rule, type(output).__name__)
+    rule = "a module that returns a tensor, or a dict or an object with a tensor `.logits`"
+    require(isinstance(found, Tensor), "model", rule, output)
     assert isinstance(found, Tensor)  # for the type checker; `require` has seen to it
+    kind = Phrase(f"outputs of dtype {found.dtype}")
+    require(found.is_floating_point(), "model", "a module that returns real numbers", kind)
     return found

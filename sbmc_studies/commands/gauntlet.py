@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sbmc.checks import BadInput, Phrase, nearest, require
 from sbmc.report.pictures import check_format, draw_picture, write_picture
+from sbmc_studies.commands.marks import begin_mark, fill
 from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.figures import ranks
 from sbmc_studies.gauntlet.check import choose_runs
@@ -21,10 +21,11 @@ from sbmc_studies.gauntlet.running import (
     check_pair,
     run_pair,
 )
-from sbmc_studies.gauntlet.table import RANKED, gauntlet_lines, ranking_of, read_records
+from sbmc_studies.gauntlet.table import RANKED, gain_lines, gauntlet_lines, ranking_of, read_records
 
 GAUNTLET = "gauntlet"
-BEGIN, END = "<!-- table: gauntlet -->", "<!-- end: gauntlet -->"
+# What may stand between marks on a page: all tables, and the README's.
+TABLES = {GAUNTLET: gauntlet_lines, f"{GAUNTLET} gain": gain_lines}
 SETTINGS = ("part", "pairs")
 
 
@@ -154,10 +155,10 @@ def with_tables(text: str, records: Path) -> str:
         BadInput: there are no records, or the page has no marks.
     """
     _require_records(records)
-    parts = re.split(f"({re.escape(BEGIN)}|{re.escape(END)})", text)
-    rule = f"a page with the marks {BEGIN} and {END}"
-    require(parts[1::2] == [BEGIN, END], "write", rule, Phrase("one without"))
-    return f"{parts[0]}{BEGIN}\n\n{chr(10).join(gauntlet_lines(records))}\n{END}{parts[4]}"
+    # All tables, unless the page has marks for the README's alone.
+    for name in [each for each in TABLES if begin_mark(each) in text] or [GAUNTLET]:
+        text = fill(text, name, TABLES[name](records))
+    return text
 
 
 def _require_records(records: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import require
+from sbmc_studies.commands.marks import fill
 from sbmc_studies.commands.options import parse_numbers, require_records
 from sbmc_studies.tables.methods import METHODS
 from sbmc_studies.tables.running import (
@@ -20,7 +20,6 @@ from sbmc_studies.tables.sets import find_sets, table_sets
 from sbmc_studies.tables.table import table_lines
 
 TABLES = "tables"
-BEGIN, END = "<!-- table: tables -->", "<!-- end: tables -->"
 
 
 def run_tables(
@@ -93,7 +92,4 @@ def with_results(text: str, records: Path) -> str:
         BadInput: there is no such folder, or the page has no marks.
     """
     require_records(records)
-    parts = re.split(f"({re.escape(BEGIN)}|{re.escape(END)})", text)
-    rule = f"a page with the marks {BEGIN} and {END}"
-    require(parts[1::2] == [BEGIN, END], "write", rule, Phrase("one without"))
-    return f"{parts[0]}{BEGIN}\n\n{chr(10).join(table_lines(records))}\n{END}{parts[4]}"
+    return fill(text, TABLES, table_lines(records))

@@ -29,6 +29,13 @@ SHOWN = (
 # Methods without which a pair is not ranked.
 RANKED = (NETWORK, TEMPERATURE, ENSEMBLE, DEFAULT)
 NOTHING = "–"
+# The rows of the README's table, and what it calls them.
+GAINS = {
+    NETWORK: "the network",
+    TEMPERATURE: "temperature scaling",
+    ENSEMBLE: "deep ensemble of five",
+    DEFAULT: "**sbmc**",
+}
 
 
 def read_records(out: Path, part: str) -> list[dict[str, Any]]:
@@ -75,6 +82,28 @@ def gauntlet_lines(out: Path) -> list[str]:
         ]
         lines += [*_requirements(records, checks), "", *_tests(records), ""]
         lines += [_ranks(ranking_of(out, part)), ""]
+    return lines
+
+
+def gain_lines(out: Path, part: str = "confirmation") -> list[str]:
+    """The README's table: what is gained on average over the pairs of a part, in Markdown.
+
+    A network alone has no epistemic entropy, so inputs out of domain are told by total entropy.
+    Time is in seconds and as a multiple of the network's own training.
+    """
+    records = read_records(out, part)
+    names = ("accuracy", "nll", "ood_tot", "seconds")
+    means = {name: pair_means(records, name) for name in names}
+    values = {
+        method: {name: mean(each for _, each in means[name][method].values()) for name in names}
+        for method in GAINS
+    }
+    lines = _head(["", "accuracy", "NLL", "OOD-AUROC", "time"])
+    for method, words in GAINS.items():
+        own = values[method]
+        multiple = own["seconds"] / values[NETWORK]["seconds"]
+        cells = [f"{100 * own['accuracy']:.1f} %", f"{own['nll']:.3f}", f"{own['ood_tot']:.3f}"]
+        lines.append(_row([words, *cells, f"{multiple:.1f}× ({own['seconds']:.0f} s)"]))
     return lines
 
 

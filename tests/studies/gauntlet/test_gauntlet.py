@@ -220,10 +220,13 @@ def test_the_default_beats_the_network_on_a_pair_of_the_development_part(tmp_pat
     assert "No record yet" in text
 
 
-def test_the_page_has_the_tables_of_the_committed_records():
-    page = (ROOT / "docs" / "gauntlet.md").read_text("utf-8")
-    remedy = "run: sbmc table gauntlet --write docs/gauntlet.md"
-    assert with_tables(page, RECORDS) == page, remedy
+@pytest.mark.parametrize("name", ["docs/gauntlet.md", "README.md"])
+def test_the_page_has_the_tables_of_the_committed_records(name):
+    page = (ROOT / name).read_text("utf-8")
+    assert with_tables(page, RECORDS) == page, f"run: sbmc table gauntlet --write {name}"
+
+
+def test_a_page_without_marks_is_refused():
     with pytest.raises(BadInput, match="a page with the marks"):
         with_tables("no marks", RECORDS)
 
