@@ -199,7 +199,7 @@ def _output(name: str, output: Any, alt: str | None, before: int) -> tuple[str, 
             if not alt:
                 raise SystemExit(f"{name}: a picture needs a text: # %% alt=...")
             return _picture(f"{name}-{before + 1}", base64.b64decode(data[kind]), alt), 1
-    return f"```text\n{data['text/plain']}\n```", 0
+    raise SystemExit(f"{name}: print it, since a script would not show it:\n{data['text/plain']}")
 
 
 def _picture(stem: str, content: bytes, alt: str) -> str:

@@ -9,8 +9,6 @@
 # computed once for all particles.
 
 # %%
-import random
-
 import matplotlib.pyplot as plt
 import torch
 from peft import LoraConfig, get_peft_model
@@ -21,9 +19,6 @@ import sbmc
 from sbmc.confidence import detection
 from sbmc.prediction import metrics
 
-random.seed(0)
-torch.manual_seed(0)
-
 # %% [markdown]
 # ## A model that knows a language
 #
@@ -33,6 +28,7 @@ torch.manual_seed(0)
 # `AutoModelForSequenceClassification.from_pretrained(...)`.
 
 # %% quick="pretraining, epochs = 10, 5"
+torch.manual_seed(0)
 pretraining, epochs = 400, 150  # steps
 WORDS, TOPICS, LENGTH = 64, 4, 12
 
