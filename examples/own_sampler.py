@@ -143,19 +143,24 @@ for name, posterior in posteriors.items():
 
 
 # %%
-def effective_draws(sampler):
-    positions = sample(sampler).positions.reshape(draws, 16, -1)  # draw, chain, weight
-    return effective_sample_size(positions[:, :, 1].T.numpy())
+def efficiency(sampler):
+    """Effective draws of a weight, and the share of proposals that were accepted."""
+    posterior = sample(sampler)
+    by_chain = posterior.positions.reshape(draws, 16, -1)[:, :, 1].T  # (chains, draws)
+    return effective_sample_size(by_chain.numpy()), posterior.islands[0].acceptance
 
 
 fixed = {**chain_length, "steps": max(steps // 4, 2 * draws), "thinning": 1, "adapt": False}
-sizes = {"MALA": sbmc.MALA, "Barker": Barker}
+kinds = {"MALA": sbmc.MALA, "Barker": Barker}
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", sbmc.HealthWarning)  # step sizes that do not work are the point
     curves = {
-        name: [effective_draws(kind(step_size=float(size), **fixed)) for size in trials]
-        for name, kind in sizes.items()
+        name: np.array([efficiency(kind(step_size=float(size), **fixed)) for size in trials])
+        for name, kind in kinds.items()
     }
+print("step size   " + "  ".join(f"{size:5.2f}" for size in trials))
+for name, values in curves.items():
+    print(f"{name:9s}   " + "  ".join(f"{share:5.2f}" for share in values[:, 1]) + "   accepted")
 
 # %% alt="Left, histograms of one weight by Barker's proposal and by HMC, which agree. Right, effective draws against the step size: MALA's curve peaks and then drops to the bottom at once, Barker's peaks at a larger step size and comes down slowly."
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3))
@@ -165,16 +170,16 @@ for (name, posterior), style in zip(posteriors.items(), ("-", "--"), strict=True
 left.set(title="One weight, by two samplers", xlabel="weight", ylabel="density")
 left.legend()
 for (name, values), style in zip(curves.items(), ("o--", "s-"), strict=True):
-    right.plot(trials, values, style, ms=5, label=name)
+    right.plot(trials, values[:, 0], style, ms=5, label=name)
 right.set(xlabel="step size", xscale="log", ylim=(0, None))
 right.set_title(f"Effective draws, of {draws * 16:,}")
 right.legend()
 plt.show()
 
 # %% [markdown]
-# Where MALA's steps have become too long, nothing is accepted any more. Barker's chains still move
-# there, and lose their effect slowly. For targets of which one does not know the scale, that is worth
-# having.
+# Chains that never move still count as one draw each, which is the floor of the picture. MALA's fall
+# to it where its steps have become too long. Barker's still move there, and lose their effect slowly.
+# For targets of which one does not know the scale, that is worth having.
 #
 # ## And everything else works
 #
