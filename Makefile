@@ -10,6 +10,8 @@
 # make architecture  draw the rooms of the code from its imports, for docs/design.md
 # make wheel       the wheel for this Linux machine, with compiled kernels, in dist/; make dist adds
 #                  the wheel for all systems and the source archive
+# make gallery     run the examples in full and write docs/gallery (NAMES="own_cnn lora" for some)
+# make test-gallery  run all examples in a short form
 # make bench       speed and memory beside other libraries, which get an environment of their own
 #
 # Every target sets up what it needs in .venv, once. PIP_ARGS is handed to pip.
@@ -26,6 +28,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BUILD_VENV ?= .venv-build
 BUILD_STAMP := $(BUILD_VENV)/.installed
+GALLERY_STAMP := $(VENV)/.gallery
 PEERS_VENV ?= .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 PEERS_CONSTRAINTS := benchmarks/peers-constraints.txt
@@ -40,7 +43,8 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-integration test-all test-slow check format browser records architecture docs docs-serve wheel dist bench clean
+.PHONY: demo test test-integration test-all test-slow check format browser records architecture docs docs-serve wheel dist \
+  gallery test-gallery bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -133,6 +137,18 @@ docs: $(DOCS_STAMP)
 
 docs-serve: $(DOCS_STAMP)
 	$(MKDOCS) serve
+
+# What examples use besides, which tests and demo do without. torch is there already.
+$(GALLERY_STAMP): $(STAMP)
+	@echo "Adding what the gallery needs to $(VENV) (once; a minute) ..."
+	@$(PIP) --no-build-isolation --editable '.[gallery]'
+	@touch $@
+
+gallery: $(GALLERY_STAMP)
+	$(BIN)/python docs/render_gallery.py $(NAMES)
+
+test-gallery: $(GALLERY_STAMP)
+	$(BIN)/python docs/render_gallery.py --quick $(NAMES)
 
 # The libraries to compare with. torch first, as above.
 $(PEERS_STAMP): $(PEERS_CONSTRAINTS)

@@ -14,7 +14,7 @@ RAW = "https://raw.githubusercontent.com/sbmc-project/sbmc/main/"
 SITE = "https://sbmc-project.github.io/sbmc/"
 DOCS = ROOT / "docs"
 # Pages that README links to and that are being written. The name goes when the page is there.
-COMING = ("gallery",)
+COMING: tuple[str, ...] = ()
 
 FENCE = re.compile(r"^(?:```|~~~).*?^(?:```|~~~)\s*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
