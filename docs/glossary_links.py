@@ -8,6 +8,7 @@ missing links in, and changes nothing else; `tests/test_glossary.py` says where 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 DOCS = Path(__file__).parent
@@ -67,12 +68,13 @@ def _name(page: Path) -> str:
     return page.relative_to(DOCS).as_posix()
 
 
-def first_use(page: str, term: str) -> re.Match[str] | None:
+def first_use(page: str, term: str, terms: Iterable[str] = ()) -> re.Match[str] | None:
     """Where a page first uses a term in its text, if that use has to be a link and is none.
 
     Args:
         page: the text of a page.
         term: a word of the glossary.
+        terms: all words. In a longer one, as `posterior` in `full posterior`, a use does not count.
 
     Returns:
         The use, in the page; None if the term is not used, or is linked before.
@@ -84,6 +86,9 @@ def first_use(page: str, term: str) -> re.Match[str] | None:
             linked = link.start()
             break
     masked = _LINK.sub(lambda match: _blank(match[0]), masked)
+    for longer in terms:
+        if longer != term and _pattern(term).search(longer):
+            masked = _pattern(longer).sub(lambda match: _blank(match[0]), masked)
     found = _pattern(term).search(masked)
     return found if found and found.start() < linked else None
 
@@ -117,7 +122,7 @@ def with_links(page: str, terms: list[str], glossary: str) -> str:
         'Two [islands](glossary.md#island) of particles.'
     """
     for term in terms:
-        use = first_use(page, term)
+        use = first_use(page, term, terms)
         if use:
             link = f"[{use[0]}]({glossary}#{slug(term)})"
             page = page[: use.start()] + link + page[use.end() :]

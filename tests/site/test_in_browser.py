@@ -13,6 +13,7 @@ KINDS = {
     "tables": "gauntlet/",
     "api": "api/fit/",
     "glossary": "glossary/",
+    "gallery": "gallery/own_cnn/",
 }
 
 
