@@ -136,6 +136,7 @@ def run_command(
 
     The same command continues a run that was stopped.
     """
+    require_study(experiment, TOY, GAUNTLET, TABLES)  # before torch is imported
     from sbmc_studies.commands.run import (
         parse_execution,
         parse_specs,
@@ -145,7 +146,6 @@ def run_command(
         run_toy_study,
     )
 
-    require_study(experiment, TOY, GAUNTLET, TABLES)
     if experiment in (TOY, GAUNTLET, TABLES):
         rule = f"left out for the study {experiment}, which says as it goes what it takes"
         require(not dry_run, "dry_run", rule, True)
