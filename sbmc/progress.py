@@ -355,6 +355,7 @@ class TerminalBar:
 
     def _open(self) -> None:
         from rich.console import Console
+        from rich.constrain import Constrain
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -363,14 +364,22 @@ class TerminalBar:
             TimeElapsedColumn,
         )
 
-        self._display = Progress(
+        console = Console(file=self._stream)
+
+        class NarrowProgress(Progress):
+            # The terminal shows Ctrl-C as ^C. On a line that is full it would break the line, and
+            # the bar would be drawn a second time below.
+            def get_renderable(self) -> Any:
+                return Constrain(super().get_renderable(), max(1, console.width - 3))
+
+        self._display = NarrowProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn(self._unit),
             TimeElapsedColumn(),
             TextColumn("{task.fields[fields_text]}", markup=False),
-            console=Console(file=self._stream),
+            console=console,
         )
         if self._expected:
             self._display.console.print(f"{self._task}; {self._expected}", highlight=False)

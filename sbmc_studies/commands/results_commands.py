@@ -15,6 +15,7 @@ from sbmc_studies.commands.completion import (
     FORMATS,
     GAUNTLET,
     PAPER,
+    REVIEWERS,
     PROTOCOLS,
     TABLES,
     complete_figures_of,
@@ -48,6 +49,7 @@ def table_command(
     debug: DebugOption = False,
 ) -> None:
     """Set our results beside the paper's, from the stored records."""
+    require_study(experiment, GAUNTLET, TABLES, REVIEWERS, PAPER)  # before torch is imported
     from sbmc_studies.commands.table import (
         show_confidence,
         show_index,
@@ -57,7 +59,6 @@ def table_command(
     )
 
     records = records or stored_records()
-    require_study(experiment, GAUNTLET, TABLES, PAPER)
     rule = "left out with paper, which lists its tables of confidence too"
     require(not (experiment == PAPER and confidence), "confidence", rule, confidence)
     if experiment == PAPER and write:
@@ -112,9 +113,9 @@ def figure_command(
     debug: DebugOption = False,
 ) -> None:
     """Draw one of an experiment's figures, from the stored records."""
+    require_study(experiment, GAUNTLET)
     from sbmc_studies.commands.figure import draw_figure
 
-    require_study(experiment, GAUNTLET)
     draw_figure(experiment, name, records, out=out, protocol=protocol, methods=methods)
 
 

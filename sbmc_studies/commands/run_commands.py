@@ -137,6 +137,7 @@ def run_command(
 
     The same command continues a run that was stopped.
     """
+    require_study(experiment, TOY, GAUNTLET, TABLES, REVIEWERS)  # before torch is imported
     from sbmc_studies.commands.run import (
         parse_execution,
         parse_specs,
@@ -147,7 +148,6 @@ def run_command(
         run_toy_study,
     )
 
-    require_study(experiment, TOY, GAUNTLET, TABLES, REVIEWERS)
     if experiment in (TOY, GAUNTLET, TABLES, REVIEWERS):
         rule = f"left out for the study {experiment}, which says as it goes what it takes"
         require(not dry_run, "dry_run", rule, True)
