@@ -28,7 +28,7 @@ train, held_out, calibration, test = ((images[rows], labels[rows]) for rows in p
 # %% [markdown]
 # Two hundred digits are few, so the network will make mistakes. What matters is that it knows which.
 
-# %% quick="epochs, repeats = 20, 10"
+# %% quick="repeats = 10"
 epochs, repeats = 200, 200
 
 # %%

@@ -27,9 +27,10 @@ from sbmc.prediction import metrics
 # from many sentences, as a large one would have learned them from the internet. Yours would be
 # `AutoModelForSequenceClassification.from_pretrained(...)`.
 
-# %% quick="pretraining, epochs = 10, 5"
+# %% quick="pretraining, epochs, particles = 10, 5, 4"
 torch.manual_seed(0)
 pretraining, epochs = 400, 150  # steps
+particles = 20
 WORDS, TOPICS, LENGTH = 64, 4, 12
 
 
@@ -99,7 +100,7 @@ print(f"training sentences: {accuracy(adapted, *data):.1%} right")
 # all adapters that fit.
 
 # %%
-posteriors = {s: sbmc.fit(adapted, data, s=s, particles=20, seed=0) for s in (0, 0.1, 1)}
+posteriors = {s: sbmc.fit(adapted, data, s=s, particles=particles, seed=0) for s in (0, 0.1, 1)}
 print(f"{posteriors[1].space.dim:,} weights are sampled, such as {posteriors[1].space.names[0]}")
 predictions = {}
 for s, posterior in posteriors.items():
