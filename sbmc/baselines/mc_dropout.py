@@ -19,8 +19,10 @@ from sbmc.baselines.result import (
 )
 from sbmc.checks import BadInput, Phrase, is_number, require
 from sbmc.likelihoods import as_likelihood
-from sbmc.model.data import as_examples
+from sbmc.model.calling import errors_in_words
+from sbmc.model.data import Examples, as_examples
 from sbmc.model.functional import call_model
+from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.noise import require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
@@ -139,7 +141,6 @@ def train_mc_dropout(
     _check_rate(rate)
     model = unwrapped(model)
     space = select_parameters(model, parameters)
-    require_noise(as_likelihood(training.get("likelihood", "categorical")), space)
     names = dropout_layers(model, layers, space)
     examples = as_examples(train, "train")
     noisy = copy.deepcopy(model)
@@ -148,8 +149,11 @@ def train_mc_dropout(
         noisy.get_submodule(name).register_forward_pre_hook(hook)
     reference = space.flatten(model)
     few, _ = examples.to(dtype=reference.dtype, device=reference.device).slice(0, 2)
-    with torch.no_grad():
+    with torch.no_grad(), errors_in_words(model, few, "train inputs"):
         call_model(noisy.eval(), {}, few)
+    given = training.get("likelihood")
+    family = resolve_likelihood(given, model, Examples(few, examples.targets), "train").likelihood
+    require_noise(family, space)
     for name, hook in hooks.items():
         got = Phrase(f"{name!r}, which the model does not call as a layer")
         require(hook.called, "layers", "linear layers that the model calls", got)

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
 from sbmc.embedding.text_encoder import DTYPES, check_batch
+from sbmc.model.calling import require_weights
+from sbmc.model.devices import as_device
 from sbmc.storage.digests import digest
 
 EXTRA = "Image encoders by name need torchvision: pip install 'sbmc[vision]'"
@@ -56,6 +58,11 @@ class ImageEncoder:
         check_batch(batch_size, dtype)
         require(is_whole(size) and size >= 1, "size", "a positive whole number", size)
         named = isinstance(model, str | Path)
+        as_device(device)
+        if not named:
+            rule = "a torch.nn.Module, a file of one, or the name of a torchvision network"
+            require(isinstance(model, nn.Module), "model", rule, model)
+            require_weights(model)
         self._module = _load(model, weights) if named else model
         checksum = digest(dict(self._module.state_dict()))
         self._module = self._module.to(device=device, dtype=DTYPES[dtype])

@@ -68,6 +68,7 @@ class SBMCClassifier(ClassifierMixin, SBMCEstimator[Prediction]):
         Raises:
             ValueError: a table or labels that break these rules, or a single class.
         """
+        self._require_tables(X, y)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import BadInput, Phrase, is_whole, require
 from sbmc.estimators.defaults import ACTIVATION
+from sbmc.model.calling import require_weights
 
 Module = nn.Module | Callable[[int, int], nn.Module]
 
@@ -35,7 +36,7 @@ def hidden_network(inputs: int, outputs: int, hidden_layers: Sequence[int]) -> n
         5
     """
     good = isinstance(hidden_layers, (Sequence, torch.Size)) or hasattr(hidden_layers, "tolist")
-    good = good and not isinstance(hidden_layers, str)
+    good = good and not isinstance(hidden_layers, str) and getattr(hidden_layers, "ndim", 1) == 1
     rule = "a sequence of positive integers, the width of each layer"
     require(
         good and all(is_whole(w) and w > 0 for w in hidden_layers),
@@ -83,16 +84,26 @@ def make_network(
         else:
             rule = "an nn.Module, or a callable (n_inputs, n_outputs) that makes one"
             require(callable(module), "module", rule, module)
-            network = module(columns, outputs)
+            try:
+                network = module(columns, outputs)
+            except Exception as error:  # whatever a user's function meets
+                raise BadInput(
+                    f"`module` must be {rule}, but got a callable that fails. The error is above."
+                ) from error
             require(isinstance(network, nn.Module), "module", rule, network)
+    require_weights(network)
     rule = f"a network from {columns} columns to {outputs} outputs, in float32 and float64"
     few = inputs[:2]
     for dtype in (torch.float32, torch.float64):  # it is trained in one, and predicts in the other
         try:
             with torch.no_grad():
-                shape = tuple(copy.deepcopy(network).to(dtype).eval()(few.to(dtype)).shape)
-            got = Phrase(f"outputs of shape {shape}")
-        except RuntimeError as error:
-            shape, got = (), Phrase(f"one that fails in {dtype}: {error}")
-        require(shape == (len(few), outputs), "module", rule, got)
+                found = copy.deepcopy(network).to(dtype).eval()(few.to(dtype))
+        except Exception as error:  # whatever a user's network meets
+            raise BadInput(
+                f"`module` must be {rule}, but got one that fails in {dtype}. The error is above."
+            ) from error
+        shape = tuple(getattr(found, "shape", ()))
+        good = isinstance(found, Tensor) and shape == (len(few), outputs)
+        got = Phrase(f"outputs of shape {shape}") if isinstance(found, Tensor) else found
+        require(good, "module", rule, got)
     return network

@@ -49,7 +49,7 @@ def set_rows_aside(
     for row in rng.permutation(len(inputs)):
         groups.setdefault(inputs[row].tobytes(), []).append(row)
     sizes = np.bincount(labels)
-    room = np.minimum(np.round(fraction * sizes), sizes - 1)
+    room = np.minimum(np.round(float(fraction) * sizes), sizes - 1)
     validation: list[int] = []
     for members in groups.values():
         needed = np.bincount(labels[members], minlength=len(sizes))

@@ -130,21 +130,20 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, its arguments are the 
     fits = single_fits(request, seconds_per_epoch)
     if fits.unseen is None:
         began = time.perf_counter()
-        request = begin_at_networks(fits.requests[0], fits.training, stacklevel=3)
+        request = begin_at_networks(fits.requests[0], fits.training)
         trained = time.perf_counter() - began
         posterior = _fit_one(request)
         if fits.training.networks:
             posterior.cost = posterior.cost.with_training(fits.training.total_epochs, trained)
-        # Warnings point at the line that called `fit`, which is above its decorator.
-        warn_if_not_ok(posterior.health, stacklevel=3)
     else:
         fit_one = Leftovers(fits.requests, _fit_one).fit if fits.budget else _fit_one
-        posterior = fit_mixture(fits.requests, fits.unseen, fits.training, fit_one, stacklevel=3)
+        posterior = fit_mixture(fits.requests, fits.unseen, fits.training, fit_one)
     note_settling(posterior)
     if fits.budget:
         posterior.settings["budget"] = fits.budget
     if fits.s_reason:
         posterior.settings["s_reason"] = fits.s_reason
+    warn_if_not_ok(posterior.health)
     if fits.probe_epochs:
         total = posterior.cost.total_epochs + fits.probe_epochs
         posterior.cost = dataclasses.replace(posterior.cost, total_epochs=total)

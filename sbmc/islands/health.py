@@ -10,7 +10,6 @@ or if the population of an SMC sampler has collapsed.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -18,6 +17,7 @@ from typing import Any
 
 from sbmc.islands.island import IslandReport
 from sbmc.islands.remedies import remedies_for
+from sbmc.log import warn_user
 from sbmc.samplers.remedies import Symptom
 from sbmc.storage.html_tables import html_table
 
@@ -131,14 +131,11 @@ def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Heal
     )
 
 
-def warn_if_not_ok(health: Health, stacklevel: int) -> None:
+def warn_if_not_ok(health: Health) -> None:
     """Warn of a posterior that is not ok, and say what to do."""
     if health.ok is False:
-        warnings.warn(
-            f"The posterior is {health} The figures are in `posterior.health`.",
-            HealthWarning,
-            stacklevel=stacklevel + 1,
-        )
+        message = f"The posterior is {health} The figures are in `posterior.health`."
+        warn_user(message, HealthWarning)
 
 
 def _figures(reports: Sequence[IslandReport]) -> dict[str, Any]:

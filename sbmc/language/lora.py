@@ -100,10 +100,16 @@ def balanced(down: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
         >>> down.abs(), up.abs().T
         (tensor([[2., 0.]]), tensor([[2., 0., 0.]]))
     """
+    down, up = as_tensor(down, "down"), as_tensor(up, "up")
+    for name, factor in (("down", down), ("up", up)):
+        dtype = Phrase(f"dtype {factor.dtype}")
+        require(factor.is_floating_point(), name, "a matrix of floats", dtype)
     fit = down.ndim == up.ndim == 2 and up.shape[1] == down.shape[0]
     fit = fit and down.shape[0] <= min(down.shape[1], up.shape[0])
     shapes = Phrase(f"{tuple(down.shape)} and {tuple(up.shape)}")
-    require(fit, "factors", "(rank, features) and (classes, rank), of a rank below both", shapes)
+    require(
+        fit, "down and up", "(rank, features) and (classes, rank), of a rank below both", shapes
+    )
     for name, factor in (("down", down), ("up", up)):
         require(bool(torch.isfinite(factor).all()), name, "finite", Phrase("NaN or infinity"))
         good = bool((factor != 0).any())

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import BadInput, describe_value, nearest
 from sbmc.likelihoods.bernoulli import Bernoulli
-from sbmc.likelihoods.categorical import Categorical, is_integer, label_remedy
+from sbmc.likelihoods.categorical import Categorical, is_integer, is_one_hot, label_remedy
 from sbmc.likelihoods.custom import Custom
 from sbmc.likelihoods.dense import DenseCategorical
 from sbmc.likelihoods.from_distribution import FromDistribution
@@ -167,7 +167,9 @@ def infer_likelihood(targets: Tensor, outputs: Tensor) -> Inferred:
     """
     shape, width = tuple(targets.shape[1:]), tuple(outputs.shape[1:])
     one_each = shape in ((), (1,))
-    if targets.is_floating_point():
+    if shape == width and outputs.ndim == 2 and is_one_hot(targets):
+        pass  # labels of classes as easily as numbers or several labels: the user has to say
+    elif targets.is_floating_point():
         if outputs.ndim == 2 and (shape == width or (shape == () and width == (1,))):
             return Inferred(Gaussian(), "targets are numbers in the shape of the outputs")
     elif outputs.ndim > 2:
@@ -208,6 +210,12 @@ def _dense(targets: Tensor, outputs: Tensor) -> Inferred:
 
 
 def _readings(targets: Tensor, width: tuple[int, ...]) -> str:
+    if tuple(targets.shape[1:]) == width and is_one_hot(targets):
+        return (
+            "They can be read in several ways: as one-hot labels, for which "
+            'targets.argmax(1) makes those of "categorical"; as "multi-label"; or as numbers, '
+            '"gaussian".'
+        )
     if targets.is_floating_point() and targets.ndim == 1 and width == (2,):
         return (
             'They can be read in two ways: sbmc.Gaussian(noise="network") for a mean and a log '

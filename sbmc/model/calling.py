@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,6 +79,11 @@ def _diagnosis(model: nn.Module, inputs: Inputs, name: str) -> str:
             f"`{name}` must be integers for the model's embedding, but got {shown}. Convert them: "
             "inputs.long()."
         )
+    if _lacks_example_axis(model, inputs):
+        return (
+            f"`{name}` must be tensors with an example axis, but got {shown}, which is "
+            "a single example for the model. Give it an axis of its own: inputs[None]."
+        )
     if width := _wrong_width(model, inputs):
         return (
             f"`{name}` must be what the model takes: {width}, but got {shown}. Reshape them, or "
@@ -117,6 +123,18 @@ def _signature_mismatch(model: nn.Module, inputs: dict[str, Tensor] | tuple[Tens
     except TypeError:
         return f"it takes {signature}".replace("torch.Tensor", "Tensor")
     return ""
+
+
+def _lacks_example_axis(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether the inputs are one example, which the model takes once it has an axis."""
+    if not isinstance(inputs, Tensor):
+        return False
+    try:
+        with torch.no_grad():
+            outputs = copy.deepcopy(model).eval()(inputs[None])
+    except Exception:  # whatever the network meets with these inputs too
+        return False
+    return isinstance(outputs, Tensor) and outputs.ndim > 0 and len(outputs) == 1
 
 
 def _wrong_width(model: nn.Module, inputs: Inputs) -> str:
@@ -179,11 +197,17 @@ def require_dependence(outputs: Tensor) -> None:
     require(outputs.requires_grad, "model", rule, Phrase(shown))
 
 
-def refuse_probabilities(outputs: Tensor) -> None:
+def refuse_probabilities(
+    outputs: Tensor,
+    name: str = "model",
+    remedy: str = 'Leave the softmax out; or say likelihood="categorical" if these are logits.',
+) -> None:
     """Refuse outputs that are probabilities where logits are taken.
 
     Args:
         outputs: of the network, `(rows, classes)`.
+        name: the argument that the network is.
+        remedy: a sentence that says what to do.
 
     Raises:
         BadInput: no output is negative and those of each row sum to one.
@@ -193,7 +217,6 @@ def refuse_probabilities(outputs: Tensor) -> None:
     # Float16 sums of many classes round by more than that, and are then taken for logits.
     if likely and outputs.ndim == 2 and outputs.shape[-1] > 1:
         raise BadInput(
-            "`model` must be a network that returns logits, but got outputs that sum to one, as "
-            "after a softmax, which would be taken twice. Leave the softmax out; or say "
-            'likelihood="categorical" if these are logits.'
+            f"`{name}` must be a network that returns logits, but got outputs that sum to one, as "
+            f"after a softmax, which would be taken twice. {remedy}"
         )

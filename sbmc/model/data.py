@@ -329,7 +329,8 @@ def _require_same(again: Examples, inputs: Inputs, targets: Tensor, name: str) -
 def _check(examples: Examples, name: str) -> None:
     check_inputs(examples.inputs, f"{name} inputs")
     targets, label = examples.targets, f"{name} targets"
-    require(targets.ndim > 0, label, "a tensor with an example axis", Phrase("a scalar"))
+    scalar = Phrase("a scalar; targets[None] gives a single example its axis")
+    require(targets.ndim > 0, label, "a tensor with an example axis", scalar)
     expected = count(examples.inputs)
     require(len(targets) == expected, label, f"as many as the inputs ({expected})", len(targets))
     _require_finite(targets, label)

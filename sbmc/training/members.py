@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from sbmc.checks import is_whole, require
 from sbmc.likelihoods import Likelihood
 from sbmc.model.noise import without_noise
 from sbmc.model.parameters import ParameterSpace
@@ -72,6 +73,9 @@ class Ensemble:
 
     def member_with_noise(self, index: int) -> nn.Module:
         """The same, with noise that was learned after its outputs."""
+        size = len(self)
+        rule = f"an integer below the number of members, {size}"
+        require(is_whole(index) and -size <= index < size, "index", rule, index)
         module = copy.deepcopy(self.model).eval()
         self.space.write(self.positions[index], module)
         own = dict(module.named_buffers())

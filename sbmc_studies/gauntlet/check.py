@@ -121,7 +121,7 @@ def _weighted_requests(
     fits = single_fits(FitRequest(**arguments), seconds_per_epoch)
     if whole.mixture is None or fits.unseen is None:
         return [(1.0, fits.requests[0])]
-    plan = plan_mixture(fits.requests, fits.unseen, fits.training, stacklevel=2)
+    plan = plan_mixture(fits.requests, fits.unseen, fits.training)
     weights = {member.name: member.weight for member in whole.mixture.members}
     pairs = [(weights.get(name, 0.0), request) for name, request in plan.members]
     return [(weight, request) for weight, request in pairs if weight > 0]

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.pipeline import make_pipeline
 from torch import nn
 
 import sbmc
@@ -162,6 +163,39 @@ def test_a_network_is_taken_out_of_its_wrapper():
 
 def test_a_single_example_is_enough():
     assert fit(data=(X[:1], Y[:1])).positions.shape == (1, 2, 6)
+
+
+def test_a_single_example_without_an_axis_is_told_to_add_one(posterior):
+    refused(lambda: posterior.predict(X[0]), "`inputs` must be tensors", "inputs[None]")
+    refused(lambda: fit(data=(X[0], Y[0])), "`data targets` must be a tensor", "targets[None]")
+
+
+def test_an_estimator_refuses_a_module_with_a_softmax():
+    estimator = sbmc.SBMCClassifier(module=network(nn.Softmax(-1)))
+    refused(lambda: estimator.fit(X.numpy(), Y.numpy()), "`module` must be", "Leave the softmax")
+
+
+def test_a_regressor_lists_likelihoods_of_numbers_alone():
+    with pytest.raises(sbmc.BadInput) as error:
+        sbmc.SBMCRegressor(likelihood="poisson").fit(X.numpy(), X[:, 0].numpy())
+    assert str(error.value) == (
+        "`likelihood` must be 'gaussian', 'gaussian-network', 'student-t', sbmc.Gaussian(...) or "
+        "sbmc.StudentT(...), but got 'poisson'."
+    )
+
+
+def test_warnings_of_an_estimator_point_at_the_users_line_and_name_the_budget():
+    options = {"training_options": {"max_epochs": 2}, "random_state": 0}
+    estimator = make_pipeline(sbmc.SBMCRegressor((3,), budget=0.05, **options))
+    with pytest.warns(sbmc.HealthWarning, match="by a larger `budget` than") as caught:
+        estimator.fit(X.numpy(), X[:, 0].numpy())
+    assert caught[0].filename == __file__
+
+
+def test_one_hot_rows_are_not_guessed_to_be_numbers():
+    for targets in (torch.eye(2)[Y], torch.eye(2).long()[Y]):
+        words = "`likelihood` must be given", "targets.argmax(1)", '"multi-label"', '"gaussian"'
+        refused(lambda targets=targets: fit(data=(X, targets)), *words)
 
 
 def test_outputs_that_sum_to_one_are_taken_if_the_user_insists():
