@@ -207,6 +207,9 @@ plt.show()
 # away much of what tells a recipe from a parcel, and the last layer alone cannot bring it back. So
 # sample as far down as your budget allows.
 #
+# The sizes and the prior variance were chosen after a look at these data. So this page shows how it is
+# done, and is no evidence; [the gauntlet](../gauntlet.md) is.
+#
 # ## Where to go on
 #
 # - Adapters are a way to sample little of every layer: [LoRA](lora.md).
