@@ -13,8 +13,6 @@ REPOSITORY = "https://github.com/sbmc-project/sbmc"
 RAW = "https://raw.githubusercontent.com/sbmc-project/sbmc/main/"
 SITE = "https://sbmc-project.github.io/sbmc/"
 DOCS = ROOT / "docs"
-# Pages that README links to and that are being written. The name goes when the page is there.
-COMING: tuple[str, ...] = ()
 
 FENCE = re.compile(r"^(?:```|~~~).*?^(?:```|~~~)\s*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
@@ -98,7 +96,7 @@ def target(address, page):
 def lost(address, page):
     """What is wrong with an address on a page, or None."""
     file = target(address, page)
-    if file == "" or (file is None and address.removeprefix(SITE).split("/")[0] in COMING):
+    if file == "":
         return None
     if file is None:
         return Lost(address, "there is no such file")

@@ -75,11 +75,6 @@ def test_a_link_that_leads_somewhere_is_let_pass(address):
     assert lost(address, ROOT / "README.md") is None
 
 
-@pytest.mark.parametrize("path", page_links.COMING)
-def test_a_page_that_has_come_is_no_longer_awaited(path):
-    assert page_links.site_page(path) is None, f"take {path!r} out of `COMING`"
-
-
 def test_links_and_anchors_are_read(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
