@@ -121,7 +121,7 @@ class SBMCEstimator(BaseEstimator, Generic[PredictionT]):
         network = make_network(self.module, self.hidden_layers, inputs, targets.outputs, seed)
         if targets.units is None and self.module is not None:
             with torch.no_grad():
-                outputs = copy.deepcopy(network).eval()(inputs[:2])
+                outputs = copy.deepcopy(network).to(inputs.dtype).eval()(inputs[:2])
             refuse_probabilities(outputs, "module", "Leave the softmax out.")
         training = self._usual_training(len(train[0]), validation is not None)
         training |= own_training

@@ -102,8 +102,8 @@ def make_network(
             raise BadInput(
                 f"`module` must be {rule}, but got one that fails in {dtype}. The error is above."
             ) from error
-        shape = tuple(getattr(found, "shape", ()))
-        good = isinstance(found, Tensor) and shape == (len(few), outputs)
-        got = Phrase(f"outputs of shape {shape}") if isinstance(found, Tensor) else found
+        require(isinstance(found, Tensor), "module", rule, found)
+        good = found.shape == (len(few), outputs) and found.is_floating_point()
+        got = Phrase(f"outputs of shape {tuple(found.shape)} and dtype {found.dtype}")
         require(good, "module", rule, got)
     return network
