@@ -126,7 +126,7 @@ def require_table(value: Any, name: str) -> None:
     Raises:
         BadInput: it is something else, such as a dict or a loader, or has masked values.
 
-    Example:
+    Examples:
         >>> require_table({"age": 3}, "X")
         Traceback (most recent call last):
         ...

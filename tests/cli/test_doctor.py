@@ -115,6 +115,6 @@ def test_the_extras_are_those_of_the_package():
     names = {
         extra: tuple(need.partition(">=")[0].partition("<")[0] for need in needs)
         for extra, needs in declared.items()
-        if extra not in ("docs", "dev")
+        if extra not in ("gallery", "dev")
     }
     assert names == machine.EXTRAS

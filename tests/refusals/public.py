@@ -32,7 +32,7 @@ LEFT_OUT = {
         RESULT,
     ),
     **dict.fromkeys(("Encoder", "NoisyLikelihood"), PROTOCOL),
-    "Kind": "an alias of types",
+    **dict.fromkeys(("Kind", "OfClasses", "OfNumbers"), "an alias of types"),
     **dict.fromkeys(
         (
             *("FromDistribution", "Rescaled", "Weighted", "infer_likelihood", "known_variance"),
