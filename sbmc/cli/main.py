@@ -18,6 +18,7 @@ from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
 from sbmc.cli.head import head_command
 from sbmc.cli.interruption import Interruption
+from sbmc.cli.posterior_commands import evaluate_command, fit_command, predict_command
 from sbmc.storage.files import CheckpointError
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
@@ -47,6 +48,9 @@ def _options(
     """Options of `sbmc` itself."""
 
 
+app.command("fit")(fit_command)
+app.command("predict")(predict_command)
+app.command("evaluate")(evaluate_command)
 app.command("head")(head_command)
 app.add_typer(embed_app, name="embed")
 app.command("explain")(explain_command)
@@ -78,7 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows `sbmc`; None for those of the process.
 
     Returns:
-        The exit code: 0; 1 if a run failed; 2 if an argument was refused; 130 after Ctrl-C.
+        The exit code: 0; 1 if a run failed; 2 if an argument was refused; 3 if a posterior is not
+        healthy, for commands that say so; 130 after Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = _all_commands()

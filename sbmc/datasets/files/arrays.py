@@ -1,0 +1,95 @@
+"""Arrays in an `.npz` file: inputs and targets by their usual names, or by names that are given."""
+
+from __future__ import annotations
+
+import zipfile
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbmc.checks import BadInput, Phrase, require
+from sbmc.datasets.files.rows import Rows
+
+# What people call them, in the order in which they are looked for.
+USUAL_NAMES = (("inputs", "targets"), ("x", "y"), ("X", "y"))
+
+
+class ArrayNames(NamedTuple):
+    """What inputs and targets are called in a file."""
+
+    inputs: str
+    targets: str
+
+
+def read_arrays(
+    path: str | PathLike[str],
+    *,
+    inputs: str | None = None,
+    targets: str | None = None,
+    need_targets: bool = False,
+) -> tuple[Rows, ArrayNames]:
+    """Read inputs, and targets if there are any, from an `.npz` file.
+
+    Args:
+        path: the file.
+        inputs: what the array of inputs is called; if not given, `inputs` or `x`.
+        targets: what the array of targets is called; if not given, `targets` or `y`.
+        need_targets: whether a file without targets is refused.
+
+    Returns:
+        The rows, and what their arrays are called. Real numbers become torch's default dtype.
+
+    Raises:
+        BadInput: no such file or array, arrays that are no numbers or of different lengths.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(f"{folder}/train.npz", x=np.zeros((4, 3)), y=np.arange(4))
+        ...     rows, names = read_arrays(f"{folder}/train.npz")
+        >>> rows.inputs.shape, rows.targets.dtype, names.inputs
+        (torch.Size([4, 3]), torch.int64, 'x')
+    """
+    file_path = Path(path).expanduser()
+    exists = file_path.is_file()
+    require(exists and file_path.suffix == ".npz", "data", "an .npz file that exists", str(path))
+    try:
+        with np.load(file_path, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        # NumPy's own message advises to unpickle it.
+        raise BadInput(f"`data` must be a readable .npz file, but got {str(path)!r}.") from error
+    names = _names(arrays, inputs, targets)
+    for argument, given, name in (("inputs", inputs, names.inputs), ("targets", targets, names[1])):
+        there = name in arrays or (argument == "targets" and given is None and not need_targets)
+        got = Phrase(f"{', '.join(map(repr, arrays)) or 'none'}; name it with --{argument}")
+        rule = f"a file with an array {name!r}"
+        require(there, "data" if given is None else argument, rule, got)
+    values = _numbers(arrays[names.inputs], names.inputs)
+    known = _numbers(arrays[names.targets], names.targets) if names.targets in arrays else None
+    if known is not None:
+        rule = f"of as many rows as {names.inputs!r}, {len(values):,}"
+        require(len(known) == len(values), "targets", rule, Phrase(f"{len(known):,} rows"))
+        finite = not known.is_floating_point() or bool(torch.isfinite(known).all())
+        require(finite, "targets", "finite", Phrase("NaN or infinity"))
+    numbers = [str(index + 1) for index in range(len(values))]
+    return Rows(values, known, numbers, "row", file_path.name), names
+
+
+def _names(arrays: dict[str, np.ndarray], inputs: str | None, targets: str | None) -> ArrayNames:
+    usual = next((pair for pair in USUAL_NAMES if pair[0] in arrays), USUAL_NAMES[0])
+    return ArrayNames(inputs or usual[0], targets or usual[1])
+
+
+def _numbers(array: np.ndarray, name: str) -> Tensor:
+    good = array.ndim >= 1 and array.size > 0 and array.dtype.kind in "fiub"
+    shown = Phrase(f"{name!r} of shape {array.shape} and dtype {array.dtype}")
+    require(good, "data", "a file with arrays (rows, ...) of numbers", shown)
+    if array.dtype.kind == "u" and array.dtype != np.uint8:
+        array = array.astype(np.int64)
+    values = torch.from_numpy(np.ascontiguousarray(array))
+    return values.to(torch.get_default_dtype()) if array.dtype.kind == "f" else values
