@@ -60,7 +60,7 @@ def run_predict(
         require(out.parent.is_dir(), "out", "a file in an existing folder", str(out))
     level = checked_level(level)
     posterior = open_posterior(file, model)
-    rows = read_rows(posterior.recipe, data, options)
+    rows = read_rows(posterior.recipe, data, options, target_use="ignored")
     answers = answer(
         posterior,
         rows,
@@ -114,7 +114,7 @@ def run_evaluate(
     """
     level = checked_level(level)
     posterior = open_posterior(file, model)
-    rows = read_rows(posterior.recipe, data, options, need_targets=True)
+    rows = read_rows(posterior.recipe, data, options, target_use="required")
     inputs, targets = rows.with_targets()
     prediction = posterior.predict(inputs, progress=False if quiet else None)
     doubt = abstention(posterior, prediction, abstain_above)

@@ -30,6 +30,7 @@ from sbmc.embedding.picture_rows import learn_form, read_picture_rows
 from sbmc.estimators.table import doubtful_deviation, fit_table
 from sbmc.fitting.fit import fit
 from sbmc.islands.health import HealthWarning
+from sbmc.likelihoods import Rescaled
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.recipe import EXPORTED, REFERENCE, Recipe, graph_tensor
 
@@ -158,7 +159,7 @@ def _fit_network(
         rule = "a file or folder of rows that the network was not trained on"
         require(held_out.exists(), "validation", rule, options.validation)
         recipe = Recipe({"kind": REFERENCE}, described)
-        validation = read_rows(recipe, held_out, options.data, need_targets=True).with_targets()
+        validation = read_rows(recipe, held_out, options.data, target_use="required").with_targets()
     posterior = fit(
         network,
         rows.with_targets(),
@@ -184,13 +185,15 @@ def _read_training(data: Path, kind: str, options: FitOptions) -> tuple[dict[str
     if kind == PICTURES:
         _refuse(options.data, "inputs", "targets", what="arrays")
         form = learn_form(data, options.size, options.channels)
-        rows, resized = read_picture_rows(data, form, need_targets=True)
+        rows, resized = read_picture_rows(data, form, target_use="required")
         say_resized(resized, form)
         print(f"{data.name}: {len(rows):,} pictures, {form}; classes: {', '.join(form.classes)}")
         return {"kind": PICTURES, **form.as_dict()}, rows
     _refuse(options, "size", "channels", what="pictures")
     names = options.data
-    rows, found = read_arrays(data, inputs=names.inputs, targets=names.targets, need_targets=True)
+    rows, found = read_arrays(
+        data, inputs=names.inputs, targets=names.targets, target_use="required"
+    )
     print(f"{data.name}: {len(rows):,} rows of shape {tuple(rows.inputs.shape[1:])}")
     return {"kind": ARRAYS, **found._asdict()}, rows
 
@@ -205,7 +208,9 @@ def _targets(posterior: Posterior) -> str:
     assert posterior.recipe is not None
     classes = posterior.recipe.data["classes"]
     if classes is None:
-        return f"numbers ({getattr(posterior.likelihood, 'name', 'numbers')})"
+        likelihood = posterior.likelihood
+        plain = likelihood.base if isinstance(likelihood, Rescaled) else likelihood
+        return f"numbers ({plain})"
     shown = ", ".join(classes[:8])
     return f"{len(classes)} classes: {shown}{', ...' if len(classes) > 8 else ''}"
 

@@ -18,7 +18,12 @@ from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
 from sbmc.cli.head import head_command
 from sbmc.cli.interruption import Interruption
-from sbmc.cli.posterior_commands import evaluate_command, fit_command, predict_command
+from sbmc.cli.posterior_commands import (
+    evaluate_command,
+    fit_command,
+    predict_command,
+    report_command,
+)
 from sbmc.storage.files import CheckpointError
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
@@ -51,6 +56,7 @@ def _options(
 app.command("fit")(fit_command)
 app.command("predict")(predict_command)
 app.command("evaluate")(evaluate_command)
+app.command("report")(report_command)
 app.command("head")(head_command)
 app.add_typer(embed_app, name="embed")
 app.command("explain")(explain_command)

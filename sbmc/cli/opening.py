@@ -19,6 +19,7 @@ from sbmc.datasets.files import (
     TABLES,
     Rows,
     TableEncoding,
+    TargetUse,
     UnknownLevelWarning,
     read_arrays,
     read_table,
@@ -151,7 +152,7 @@ def read_rows(
     path: Path,
     options: DataOptions | None = None,
     *,
-    need_targets: bool = False,
+    target_use: TargetUse = "optional",
 ) -> Rows:
     """Read data as a posterior takes them.
 
@@ -159,7 +160,7 @@ def read_rows(
         recipe: of the posterior; without one, data are arrays.
         path: of the data.
         options: what the user says about them.
-        need_targets: whether data without targets are refused.
+        target_use: whether targets are looked for, and whether they are required.
 
     Returns:
         The rows. Values of text that training had not are reported on standard error.
@@ -176,17 +177,20 @@ def read_rows(
     if kind == TABLE:
         encoding = _stored(TableEncoding.from_dict, described)
         with say_unknown_levels():
-            return encoding.rows(read_table(path), need_targets=need_targets)
+            return encoding.rows(read_table(path), target_use=target_use)
     if kind == PICTURES:
         form = _stored(PictureForm.from_dict, described)
-        rows, resized = read_picture_rows(path, form, need_targets=need_targets)
+        rows, resized = read_picture_rows(path, form, target_use=target_use)
         say_resized(resized, form)
         return rows
-    names = {
-        "inputs": options.inputs or described.get("inputs"),
-        "targets": options.targets or (described.get("targets") if need_targets else None),
-    }
-    return read_arrays(path, **names, need_targets=need_targets)[0]
+    if options.targets is not None and target_use == "optional":
+        target_use = "required"
+    return read_arrays(
+        path,
+        inputs=options.inputs or described.get("inputs"),
+        targets=options.targets or described.get("targets"),
+        target_use=target_use,
+    )[0]
 
 
 def say_resized(resized: int, form: PictureForm) -> None:

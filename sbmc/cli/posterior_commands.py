@@ -1,15 +1,20 @@
-"""`sbmc fit`, `predict`, `evaluate`: one's own model from a shell, as the parser sees it."""
+"""`sbmc fit`, `predict`, `evaluate` and `report`: one's own model from a shell.
+
+These are the commands as the parser sees them; what they do is in `posterior_work`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sbmc.checks import BadInput, require
+from sbmc.checks import BadInput, Phrase, require
 from sbmc.cli.options import (
+    DataDirOption,
     DebugOption,
     QuietOption,
     Text,
@@ -19,15 +24,15 @@ from sbmc.cli.options import (
 )
 
 PosteriorArgument = Annotated[Path, typer.Argument(help="A posterior, of `sbmc fit`.")]
+DataOption = Annotated[
+    Path, typer.Option(help="Rows as those of training: a table, an .npz file or a folder.")
+]
 
 
 @dataclass(frozen=True)
 class AskOptions:
     """Options that `predict`, `evaluate` and `report` have in common."""
 
-    data: Annotated[
-        Path, typer.Option(help="Rows as those of training: a table, an .npz file or a folder.")
-    ]
     model: Annotated[
         Text,
         typer.Option(help="The network, FILE.py:NAME, if its code has moved or changed."),
@@ -145,6 +150,7 @@ def fit_command(
 def predict_command(
     file: PosteriorArgument,
     *,
+    data: DataOption,
     out: Annotated[
         Path | None, typer.Option(help="The .csv or .tsv to write; printed if left out.")
     ] = None,
@@ -155,18 +161,85 @@ def predict_command(
 ) -> int:
     """Answer for each row: label or mean, interval, the parts of uncertainty, abstain or not."""
     arguments = options.arguments()
-    return _work().run_predict(file, options.data, out, probabilities=probabilities, **arguments)
+    return _work().run_predict(file, data, out, probabilities=probabilities, **arguments)
 
 
 @with_option_groups
 def evaluate_command(
     file: PosteriorArgument,
     *,
+    data: DataOption,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     options: AskOptions,
 ) -> int:
     """Measure a posterior on rows whose targets are known."""
-    return _work().run_evaluate(file, options.data, as_json=as_json, **options.arguments())
+    return _work().run_evaluate(file, data, as_json=as_json, **options.arguments())
+
+
+@with_option_groups
+def report_command(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A posterior's file, with --data. Or folders with records: of all runs, of an "
+            "experiment, of a method, of one run."
+        ),
+    ],
+    *,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="For a posterior: rows to show it by, as those of training."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    title: Annotated[Text, typer.Option(help="Of the page; by its content if left out.")] = None,
+    data_dir: DataDirOption = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    options: AskOptions,
+) -> int:
+    """Write one self-contained HTML page: of a posterior and some data, or of any runs."""
+    files = [each for each in sources if each.is_file()]
+    if not files and data is None:
+        _require_folders(options)
+        rule = "a posterior's file with --data: nothing here makes reports of folders"
+        report = _folder_report.get("function")
+        require(report is not None, "sources", rule, [str(each) for each in sources])
+        assert report is not None
+        report(sources, out, title=title, data_dir=data_dir, show=show)
+        return 0
+    rule = "one posterior's file, or folders with records"
+    require(len(files) == len(sources) == 1, "sources", rule, Phrase(_listed(sources)))
+    require(data_dir is None, "data_dir", "left out for a posterior", str(data_dir))
+    if data is None:
+        raise BadInput(
+            "`data` must be given for a posterior's file, but got nothing. Give rows to show it "
+            "by, such as --data test.csv."
+        )
+    arguments = options.arguments()
+    return _work().run_report(files[0], data, out, title=title, show=show, **arguments)
+
+
+_folder_report: dict[str, Callable[..., None]] = {}
+
+
+def report_folders_by(function: Callable[..., None]) -> None:
+    """Let `sbmc report` take folders too; a package that has records calls this.
+
+    Args:
+        function: `(folders, out, *, title, data_dir, show)`.
+    """
+    _folder_report["function"] = function
+
+
+def _require_folders(options: AskOptions) -> None:
+    usual = AskOptions()
+    for name in ("model", "level", "abstain_above", "inputs", "targets"):
+        value = getattr(options, name)
+        rule = "left out for folders: it is an option for a posterior's file"
+        require(value == getattr(usual, name), name, rule, value)
+
+
+def _listed(sources: list[Path]) -> str:
+    return ", ".join(repr(str(each)) for each in sources)
 
 
 def read_widths(text: str) -> tuple[int, ...]:

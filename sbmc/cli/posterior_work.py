@@ -3,5 +3,6 @@
 from sbmc.cli.answering import run_evaluate, run_predict
 from sbmc.cli.fit_work import FitOptions, run_fit
 from sbmc.cli.opening import DataOptions
+from sbmc.cli.report_work import run_report
 
-__all__ = ["DataOptions", "FitOptions", "run_evaluate", "run_fit", "run_predict"]
+__all__ = ["DataOptions", "FitOptions", "run_evaluate", "run_fit", "run_predict", "run_report"]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require
-from sbmc.datasets.files import Rows
+from sbmc.datasets.files import Rows, TargetUse
 from sbmc.embedding.image_encoder import EXTRA_PILLOW
 from sbmc.embedding.sources import Source, read_pictures
 
@@ -93,14 +93,15 @@ def learn_form(
 
 
 def read_picture_rows(
-    path: str | PathLike[str], form: PictureForm, *, need_targets: bool = False
+    path: str | PathLike[str], form: PictureForm, *, target_use: TargetUse = "optional"
 ) -> tuple[Rows, int]:
     """Read the pictures of a folder.
 
     Args:
         path: a folder of pictures; subfolders, if there are any, are classes.
         form: what each picture is made into; pictures of another size are resized (bilinear).
-        need_targets: whether a folder without subfolders is refused.
+        target_use: `"ignored"` does not look at the names of subfolders, `"required"` refuses a
+            folder without them.
 
     Returns:
         The rows: float32 `(pictures, channels, height, width)`, with the names of their files; and
@@ -111,9 +112,10 @@ def read_picture_rows(
         ImportError: Pillow is not installed.
     """
     source = read_pictures(path, name="data")
-    labels = _labels(source, form.classes) if source.labels is not None else None
+    looked_for = target_use != "ignored" and source.labels is not None
+    labels = _labels(source, form.classes) if looked_for else None
     rule = f"a folder with a subfolder for each class ({', '.join(form.classes)})"
-    missing = need_targets and labels is None
+    missing = target_use == "required" and labels is None
     require(not missing, "data", rule, Phrase(f"{str(path)!r}, with pictures alone"))
     pixels, resized = [], 0
     for each in source.items:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sbmc.cli.posterior_commands import report_folders_by
 from sbmc_studies.commands.listing import experiments_command, methods_command
-from sbmc_studies.commands.results_commands import figure_command, report_command, table_command
+from sbmc_studies.commands.results_commands import figure_command, report_runs, table_command
 from sbmc_studies.commands.resume_commands import extend_command, merge_command, resume_command
 from sbmc_studies.commands.run_commands import run_command, tune_command
 
@@ -23,6 +24,6 @@ def register(app: Any) -> None:
     app.command("tune")(tune_command)
     app.command("table")(table_command)
     app.command("figure")(figure_command)
-    app.command("report")(report_command)
+    report_folders_by(report_runs)
     app.command("experiments")(experiments_command)
     app.command("methods")(methods_command)

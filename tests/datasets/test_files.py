@@ -204,7 +204,7 @@ def test_arrays_that_are_missing_or_odd_are_refused(tmp_path):
         ({"inputs": "z"}, "`inputs` must be a file with an array 'z'"),
         ({"inputs": "a", "targets": "b"}, "of as many rows as 'a', 3, but got 2 rows"),
         ({"inputs": "a", "targets": "c"}, "of numbers, but got 'c'"),
-        ({"inputs": "a", "need_targets": True}, "an array 'targets'"),
+        ({"inputs": "a", "target_use": "required"}, "an array 'targets'"),
     ]
     for options, message in refused:
         with pytest.raises(BadInput, match=re.escape(message)):

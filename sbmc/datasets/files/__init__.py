@@ -2,7 +2,7 @@
 
 from sbmc.datasets.files.arrays import ArrayNames, read_arrays
 from sbmc.datasets.files.encoding import Column, TableEncoding, UnknownLevelWarning
-from sbmc.datasets.files.rows import Rows
+from sbmc.datasets.files.rows import Rows, TargetUse
 from sbmc.datasets.files.table import TABLES, TextTable, read_table
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Column",
     "Rows",
     "TableEncoding",
+    "TargetUse",
     "TextTable",
     "UnknownLevelWarning",
     "read_arrays",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require
-from sbmc.datasets.files.rows import Rows
+from sbmc.datasets.files.rows import Rows, TargetUse
 
 # What people call them, in the order in which they are looked for.
 USUAL_NAMES = (("inputs", "targets"), ("x", "y"), ("X", "y"))
@@ -30,15 +30,16 @@ def read_arrays(
     *,
     inputs: str | None = None,
     targets: str | None = None,
-    need_targets: bool = False,
+    target_use: TargetUse = "optional",
 ) -> tuple[Rows, ArrayNames]:
     """Read inputs, and targets if there are any, from an `.npz` file.
 
     Args:
         path: the file.
         inputs: what the array of inputs is called; if not given, `inputs` or `x`.
-        targets: what the array of targets is called; if not given, `targets` or `y`.
-        need_targets: whether a file without targets is refused.
+        targets: what the array of targets is called; if not given, `targets` or `y`. A file
+            without it has none.
+        target_use: `"ignored"` does not look at targets, `"required"` refuses a file without.
 
     Returns:
         The rows, and what their arrays are called. Real numbers become torch's default dtype.
@@ -64,13 +65,12 @@ def read_arrays(
         # NumPy's own message advises to unpickle it.
         raise BadInput(f"`data` must be a readable .npz file, but got {str(path)!r}.") from error
     names = _names(arrays, inputs, targets)
-    for argument, given, name in (("inputs", inputs, names.inputs), ("targets", targets, names[1])):
-        there = name in arrays or (argument == "targets" and given is None and not need_targets)
-        got = Phrase(f"{', '.join(map(repr, arrays)) or 'none'}; name it with --{argument}")
-        rule = f"a file with an array {name!r}"
-        require(there, "data" if given is None else argument, rule, got)
+    _require_array(arrays, names.inputs, "inputs", inputs is not None)
+    if target_use == "required":
+        _require_array(arrays, names.targets, "targets", targets is not None)
     values = _numbers(arrays[names.inputs], names.inputs)
-    known = _numbers(arrays[names.targets], names.targets) if names.targets in arrays else None
+    looked_for = target_use != "ignored" and names.targets in arrays
+    known = _numbers(arrays[names.targets], names.targets) if looked_for else None
     if known is not None:
         rule = f"of as many rows as {names.inputs!r}, {len(values):,}"
         require(len(known) == len(values), "targets", rule, Phrase(f"{len(known):,} rows"))
@@ -83,6 +83,12 @@ def read_arrays(
 def _names(arrays: dict[str, np.ndarray], inputs: str | None, targets: str | None) -> ArrayNames:
     usual = next((pair for pair in USUAL_NAMES if pair[0] in arrays), USUAL_NAMES[0])
     return ArrayNames(inputs or usual[0], targets or usual[1])
+
+
+def _require_array(arrays: dict[str, np.ndarray], name: str, argument: str, given: bool) -> None:
+    got = Phrase(f"{', '.join(map(repr, arrays)) or 'none'}; name it with --{argument}")
+    rule = f"a file with an array {name!r}"
+    require(name in arrays, argument if given else "data", rule, got)
 
 
 def _numbers(array: np.ndarray, name: str) -> Tensor:

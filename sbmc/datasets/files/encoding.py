@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sbmc.checks import BadInput, Phrase, require
-from sbmc.datasets.files.rows import Rows
+from sbmc.datasets.files.rows import Rows, TargetUse
 from sbmc.datasets.files.table import TextTable, row_numbers
 
 # The target, if a column has one of these names and no other is given.
@@ -173,12 +173,12 @@ class TableEncoding:
             )
         return np.array([index[name] for name in names], dtype=np.int64)
 
-    def rows(self, table: TextTable, *, need_targets: bool = False) -> Rows:
+    def rows(self, table: TextTable, *, target_use: TargetUse = "optional") -> Rows:
         """A table as tensors, with its targets if it has them.
 
         Args:
             table: to read.
-            need_targets: whether a table without targets is refused.
+            target_use: `"ignored"` does not look at targets, `"required"` refuses a table without.
 
         Returns:
             The rows: float64 inputs, and labels or numbers.
@@ -187,7 +187,8 @@ class TableEncoding:
             BadInput: as for `inputs` and `targets`.
         """
         targets = None
-        if need_targets or self.target in table.columns:
+        there = target_use == "optional" and self.target in table.columns
+        if target_use == "required" or there:
             targets = torch.from_numpy(self.targets(table))
         names = [column.name for column in self.columns]
 

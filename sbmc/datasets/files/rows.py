@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from sbmc.checks import Phrase, require
+
+TargetUse = Literal["ignored", "optional", "required"]
+"""Whether targets are looked for at all, and whether data without them are refused."""
 
 
 @dataclass(frozen=True, eq=False)
