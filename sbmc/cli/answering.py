@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbmc.checks import require
-from sbmc.cli.opening import DataOptions, open_posterior, read_rows, report_health
+from sbmc.cli.opening import DataOptions, open_posterior, read_rows, report_health, require_new_file
 from sbmc.cli.tables import print_wide
 from sbmc.prediction.predictive import checked_level
 from sbmc.report.answers import Answers, abstention, answer
@@ -55,9 +55,9 @@ def run_predict(
         BadInput: an argument breaks its rule.
     """
     if out is not None:
-        good = out.suffix.lower() in (".csv", ".tsv") and not out.is_dir()
+        require_new_file(out)
+        good = out.suffix.lower() in (".csv", ".tsv")
         require(good, "out", "a file that ends in .csv or .tsv", str(out))
-        require(out.parent.is_dir(), "out", "a file in an existing folder", str(out))
     level = checked_level(level)
     posterior = open_posterior(file, model)
     rows = read_rows(posterior.recipe, data, options, target_use="ignored")

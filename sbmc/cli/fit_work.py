@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_path
 from sbmc.cli.opening import (
     ARRAYS,
     PICTURES,
@@ -21,6 +21,7 @@ from sbmc.cli.opening import (
     load_network,
     read_rows,
     report_health,
+    require_new_file,
     require_outputs,
     say_resized,
 )
@@ -89,8 +90,7 @@ def run_fit(
     Raises:
         BadInput: data, model or an option breaks its rule; found before any computing.
     """
-    require(out.parent.is_dir(), "out", "a file in an existing folder", str(out))
-    require(not out.is_dir(), "out", "the name of a file, not of a folder", str(out))
+    require_new_file(out)
     kind = kind_of_data(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # it is printed below
@@ -155,7 +155,7 @@ def _fit_network(
     require_outputs(network, rows, reference)
     validation = None
     if options.validation is not None:
-        held_out = Path(options.validation)
+        held_out = require_path("validation", options.validation)
         rule = "a file or folder of rows that the network was not trained on"
         require(held_out.exists(), "validation", rule, options.validation)
         recipe = Recipe({"kind": REFERENCE}, described)

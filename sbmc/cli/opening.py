@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_path
 from sbmc.cli.own_model import load_model, read_exported, refuse_script, source_digest
 from sbmc.datasets.files import (
     TABLES,
@@ -54,6 +55,7 @@ def kind_of_data(path: Path) -> str:
     Raises:
         BadInput: there is nothing, or it is of no kind that can be read.
     """
+    path = require_path("data", path)
     require(path.exists(), "data", "a file or a folder that exists", str(path))
     if path.is_dir():
         return PICTURES
@@ -61,6 +63,22 @@ def kind_of_data(path: Path) -> str:
     table, arrays = name.endswith(TABLES), name.endswith(".npz")
     require(table or arrays, "data", "; ".join(_FORMS.values()), str(path))
     return TABLE if table else ARRAYS
+
+
+def require_new_file(path: Path) -> None:
+    """Refuse, before any computing, a path that no file can be written to.
+
+    Args:
+        path: the option `out`.
+
+    Raises:
+        BadInput: it is a folder, or its folder does not exist or cannot be written to.
+    """
+    path = require_path("out", path)
+    require(not path.is_dir(), "out", "the name of a file, not of a folder", str(path))
+    folder = path.absolute().parent
+    usable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    require(usable, "out", "a file in an existing folder that can be written to", str(path))
 
 
 def open_posterior(path: Path, model: str | None = None) -> Posterior:
@@ -77,7 +95,8 @@ def open_posterior(path: Path, model: str | None = None) -> Posterior:
     Raises:
         BadInput: there is no such file, or its network is not to be had or is another one.
     """
-    require(path.exists(), "file", "a posterior's file that exists", str(path))
+    path = require_path("file", path)
+    require(path.is_file(), "file", "a posterior's file that exists", str(path))
     recipe = read_recipe(path)
     if model is not None:
         return load(path, load_network(model)[0])

@@ -6,8 +6,7 @@ import shlex
 import webbrowser
 from pathlib import Path
 
-from sbmc.checks import require
-from sbmc.cli.opening import DataOptions, open_posterior, read_rows, report_health
+from sbmc.cli.opening import DataOptions, open_posterior, read_rows, report_health, require_new_file
 from sbmc.prediction.predictive import checked_level
 from sbmc.report.posterior_page import write_posterior_page
 from sbmc.report.posterior_view import view_posterior
@@ -48,7 +47,7 @@ def run_report(
     Raises:
         BadInput: an argument breaks its rule.
     """
-    require(not out.is_dir(), "out", "a file, such as report.html", str(out))
+    require_new_file(out)
     level = checked_level(level)
     posterior = open_posterior(file, model)
     rows = read_rows(posterior.recipe, data, options)

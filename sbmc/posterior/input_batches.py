@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require_count
+from sbmc.model.calling import errors_in_words
 from sbmc.model.data import (
     Inputs,
     as_inputs,
@@ -20,6 +21,7 @@ from sbmc.model.data import (
     tree_map,
 )
 from sbmc.model.dataset_inputs import arity_of, dataset_inputs, is_dataset
+from sbmc.model.reading import read_loader
 from sbmc.model.threads import threads_for
 from sbmc.storage.tables import is_table
 from sbmc.target.memory_needs import multiplications
@@ -78,8 +80,7 @@ def input_batches(
     Raises:
         BadInput: a size that is no positive integer, or bad inputs.
     """
-    good = size is None or (is_whole(size) and size > 0)
-    require(good, "batch_size", "a positive integer", size)
+    require_count("batch_size", size, optional=True)
     dtype = posterior.dtype
 
     def ready(batch: Inputs) -> Inputs:
@@ -90,9 +91,13 @@ def input_batches(
         arity = arity_of(posterior.input_description)
         sized = hasattr(inputs.dataset, "__len__")
         total = len(inputs.dataset) if sized else 0  # type: ignore[arg-type]
-        return total, (ready(batch_inputs(batch, arity=arity)) for batch in inputs)
+        batches = read_loader(inputs, "inputs")
+        return total, (ready(batch_inputs(batch, arity=arity)) for batch in batches)
     everything = ready(as_inputs(inputs))
-    step = int(size or posterior._predictor_for(everything)[0].batch)
+    if size is None:
+        with errors_in_words(posterior.model, everything, "inputs"):
+            size = posterior._predictor_for(everything)[0].batch
+    step = int(size)
     starts = range(0, count(everything), step)
     return count(everything), (rows(everything, start, start + step) for start in starts)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import zipfile
 from os import PathLike
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_path
 from sbmc.datasets.files.rows import Rows, TargetUse
 
 # What people call them, in the order in which they are looked for.
@@ -55,7 +54,7 @@ def read_arrays(
         >>> rows.inputs.shape, rows.targets.dtype, names.inputs
         (torch.Size([4, 3]), torch.int64, 'x')
     """
-    file_path = Path(path).expanduser()
+    file_path = require_path("data", path).expanduser()
     exists = file_path.is_file()
     require(exists and file_path.suffix == ".npz", "data", "an .npz file that exists", str(path))
     try:

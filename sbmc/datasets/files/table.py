@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO
 
-from sbmc.checks import BadInput, Phrase, nearest, require
+from sbmc.checks import BadInput, Phrase, nearest, require, require_path
 from sbmc.storage.optional import load_pandas
 
 TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -86,7 +86,7 @@ def read_table(path: str | PathLike[str]) -> TextTable:
         BadInput: there is no such file, it is of another kind, it has no rows, or a row has more or
             fewer cells than there are names.
     """
-    file_path = Path(path).expanduser()
+    file_path = require_path("data", path).expanduser()
     require(file_path.exists(), "data", "a file that exists", str(path))
     kind = file_path.name.lower()
     rule = f"a table that ends in {', '.join(TABLES)}"
