@@ -155,10 +155,10 @@ def require_outputs(model: nn.Module, rows: Rows, reference: str) -> None:
         with torch.no_grad():
             outputs = model.eval()(few)
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
         raise BadInput(
             f"`model` must be a network that takes rows of shape {shape}, but got {reference!r}, "
-            f"which raised {type(error).__name__}: {reason}"
+            "whose forward fails on them. Give other data or another network; --debug shows the "
+            "error."
         ) from error
     if rows.classes is not None:
         count = getattr(outputs, "shape", (0,))[-1]
@@ -239,7 +239,8 @@ def report_health(posterior: Posterior, *, any_health: bool) -> int:
         The exit code: 3 if it is not ok, otherwise 0.
     """
     health = posterior.health
-    print(f"sbmc: health of the posterior: {health}", file=sys.stderr)
+    remedy = " From a shell: fit it again with a larger --budget." if health.ok is False else ""
+    print(f"sbmc: health of the posterior: {health}{remedy}", file=sys.stderr)
     return NOT_HEALTHY if health.ok is False and not any_health else 0
 
 
@@ -249,5 +250,5 @@ def _stored(make: Any, described: dict[str, Any]) -> Any:
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(
             "`file` must be a posterior that says how its data are read, but got one where that is "
-            f"damaged ({error!r}). Fit it again."
+            "damaged. Fit it again."
         ) from error

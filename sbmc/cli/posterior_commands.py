@@ -23,6 +23,9 @@ from sbmc.cli.options import (
     with_option_groups,
 )
 
+# A budget of more trainings than this is a mistake.
+MOST_TRAININGS = 1_000_000
+
 PosteriorArgument = Annotated[Path, typer.Argument(help="A posterior, of `sbmc fit`.")]
 DataOption = Annotated[
     Path, typer.Option(help="Rows as those of training: a table, an .npz file or a folder.")
@@ -280,7 +283,7 @@ def read_budget(text: str) -> float | str:
     """Read a budget: a number of trainings, or a time, which `sbmc.fit` reads.
 
     Raises:
-        BadInput: a number that is not positive.
+        BadInput: a number that is not positive, or that nobody would wait for.
 
     Example:
         >>> read_budget("2.5"), read_budget("30s")
@@ -290,8 +293,8 @@ def read_budget(text: str) -> float | str:
         number = float(text)
     except ValueError:
         return text
-    if not 0 < number < float("inf"):
-        raise BadInput(f"`budget` must be positive and finite, but got {text!r}.")
+    rule = f"positive, and at most {MOST_TRAININGS:,} trainings"
+    require(0 < number <= MOST_TRAININGS, "budget", rule, text)
     return number
 
 

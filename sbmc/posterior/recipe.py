@@ -58,7 +58,7 @@ class Recipe:
         except Exception as error:
             raise BadInput(
                 "`path` must be a posterior file with a network that can be made again, but got "
-                f"one that cannot ({type(error).__name__}: {error}). Give the network as `model`."
+                "one that cannot. Give the network as `model`."
             ) from error
 
     def as_dict(self) -> dict[str, Any]:
@@ -110,6 +110,18 @@ def describe_layers(
     }
 
 
+class ExportedNetwork(nn.Module):
+    """An exported graph as a module like any other: copies of a graph alone lose its hooks."""
+
+    def __init__(self, graph: nn.Module) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        """The outputs of the graph."""
+        return self.graph(*arguments, **keywords)
+
+
 def open_exported(content: bytes) -> nn.Module:
     """The network in a file of `torch.export.save`.
 
@@ -131,7 +143,10 @@ def open_exported(content: bytes) -> nn.Module:
         module.recompile()
         for name in ("_in_spec", "_out_spec"):
             vars(module).pop(name, None)
-    return module
+        # A hook compares inputs with such a tree; shapes are compared inside the graph.
+        module._forward_pre_hooks.clear()
+        module._forward_pre_hooks_with_kwargs.clear()
+    return ExportedNetwork(module)
 
 
 def graph_tensor(content: bytes) -> Tensor:

@@ -71,7 +71,7 @@ def test_numbers_store_the_deviation_that_one_training_row_in_a_hundred_exceeds(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"likelihood": "gaussian"}, "numbers in column 'label'"),
+        ({"likelihood": "gaussian"}, "`likelihood` must be 'categorical' for a target of text"),
         ({"likelihood": "catgorical"}, "'categorical'"),
         ({"likelihood": "poisson", "target": "price"}, "`likelihood` must be"),
         ({"hidden_layers": (0,)}, "`hidden_layers` must be"),

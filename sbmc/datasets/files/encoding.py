@@ -321,9 +321,8 @@ def _learn_classes(table: TextTable, name: str, classes: bool | None) -> tuple[s
     values = [as_number(cell) for cell in cells]
     distinct = len(set(cells))
     if classes is None:
-        text = any(value is None for value in values)
-        whole = not text and all(float(value or 0.0).is_integer() for value in values)
-        classes = text or (whole and name == "label")
+        whole = all(value is not None and value.is_integer() for value in values)
+        classes = None in values or (whole and name == "label")
         if whole and not classes and distinct <= FEW_VALUES:
             shown = ", ".join(sorted(set(cells))[:_SHOWN])
             raise BadInput(
@@ -333,6 +332,13 @@ def _learn_classes(table: TextTable, name: str, classes: bool | None) -> tuple[s
                 "they are numbers."
             )
     if not classes:
+        text = [row for row, value in enumerate(values) if value is None]
+        if text:
+            raise BadInput(
+                f"`likelihood` must be 'categorical' for a target of text, but got one of numbers "
+                f"for {name!r} of {table.source} ({row_numbers(text[:1])}: "
+                f"{cells[text[0]][:60]!r})."
+            )
         _numbers(table, name, cells)
         return None
     names = {_class_text(cell, None) for cell in cells}
