@@ -200,8 +200,7 @@ def report_command(
     options: AskOptions,
 ) -> int:
     """Write one self-contained HTML page: of a posterior and some data, or of any runs."""
-    files = [each for each in sources if each.is_file()]
-    if not files and data is None:
+    if data is None and not any(each.is_file() for each in sources):
         _require_folders(options)
         rule = "a posterior's file with --data: nothing here makes reports of folders"
         report = _folder_report.get("function")
@@ -209,8 +208,9 @@ def report_command(
         assert report is not None
         report(sources, out, title=title, data_dir=data_dir, show=show)
         return 0
-    rule = "one posterior's file, or folders with records"
-    require(len(files) == len(sources) == 1, "sources", rule, Phrase(_listed(sources)))
+    rule = "one posterior's file, or folders with records and no --data"
+    good = len(sources) == 1 and not sources[0].is_dir()
+    require(good, "sources", rule, Phrase(", ".join(repr(str(each)) for each in sources)))
     require(data_dir is None, "data_dir", "left out for a posterior", str(data_dir))
     if data is None:
         raise BadInput(
@@ -218,7 +218,7 @@ def report_command(
             "by, such as --data test.csv."
         )
     arguments = options.arguments()
-    return _work().run_report(files[0], data, out, title=title, show=show, **arguments)
+    return _work().run_report(sources[0], data, out, title=title, show=show, **arguments)
 
 
 _folder_report: dict[str, Callable[..., None]] = {}
@@ -239,10 +239,6 @@ def _require_folders(options: AskOptions) -> None:
         value = getattr(options, name)
         rule = "left out for folders: it is an option for a posterior's file"
         require(value == getattr(usual, name), name, rule, value)
-
-
-def _listed(sources: list[Path]) -> str:
-    return ", ".join(repr(str(each)) for each in sources)
 
 
 def read_widths(text: str) -> tuple[int, ...]:
