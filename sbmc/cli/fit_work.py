@@ -185,7 +185,7 @@ def _read_training(data: Path, kind: str, options: FitOptions) -> tuple[dict[str
     if kind == PICTURES:
         _refuse(options.data, "inputs", "targets", what="arrays")
         form = learn_form(data, options.size, options.channels)
-        rows, resized = read_picture_rows(data, form, target_use="required")
+        rows, resized = read_picture_rows(data, form, target_use="required", progress=None)
         say_resized(resized, form)
         print(f"{data.name}: {len(rows):,} pictures, {form}; classes: {', '.join(form.classes)}")
         return {"kind": PICTURES, **form.as_dict()}, rows

@@ -172,6 +172,7 @@ def read_rows(
     options: DataOptions | None = None,
     *,
     target_use: TargetUse = "optional",
+    progress: bool | None = None,
 ) -> Rows:
     """Read data as a posterior takes them.
 
@@ -180,6 +181,7 @@ def read_rows(
         path: of the data.
         options: what the user says about them.
         target_use: whether targets are looked for, and whether they are required.
+        progress: of reading pictures: None for automatic, False for none.
 
     Returns:
         The rows. Values of text that training had not are reported on standard error.
@@ -199,7 +201,7 @@ def read_rows(
             return encoding.rows(read_table(path), target_use=target_use)
     if kind == PICTURES:
         form = _stored(PictureForm.from_dict, described)
-        rows, resized = read_picture_rows(path, form, target_use=target_use)
+        rows, resized = read_picture_rows(path, form, target_use=target_use, progress=progress)
         say_resized(resized, form)
         return rows
     if options.targets is not None and target_use == "optional":

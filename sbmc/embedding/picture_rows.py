@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -15,8 +14,9 @@ from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.datasets.files import Rows, TargetUse
-from sbmc.embedding.image_encoder import EXTRA_PILLOW
 from sbmc.embedding.sources import Source, read_pictures
+from sbmc.progress import open_progress
+from sbmc.storage.optional import load_pillow
 
 GREY, COLOUR = "grey", "colour"
 # Pillow's names of what has one channel, and of what has more than 8 bits in it.
@@ -93,7 +93,11 @@ def learn_form(
 
 
 def read_picture_rows(
-    path: str | PathLike[str], form: PictureForm, *, target_use: TargetUse = "optional"
+    path: str | PathLike[str],
+    form: PictureForm,
+    *,
+    target_use: TargetUse = "optional",
+    progress: bool | None = False,
 ) -> tuple[Rows, int]:
     """Read the pictures of a folder.
 
@@ -102,6 +106,7 @@ def read_picture_rows(
         form: what each picture is made into; pictures of another size are resized (bilinear).
         target_use: `"ignored"` does not look at the names of subfolders, `"required"` refuses a
             folder without them.
+        progress: None for automatic, True for always.
 
     Returns:
         The rows: float32 `(pictures, channels, height, width)`, with the names of their files; and
@@ -118,10 +123,12 @@ def read_picture_rows(
     missing = target_use == "required" and labels is None
     require(not missing, "data", rule, Phrase(f"{str(path)!r}, with pictures alone"))
     pixels, resized = [], 0
-    for each in source.items:
-        with _open(each) as picture:
-            resized += picture.size != (form.width, form.height)
-            pixels.append(_pixels(picture, form, each))
+    with open_progress(progress, "pictures", total=len(source.items), unit="pictures") as bar:
+        for each in source.items:
+            with _open(each) as picture:
+                resized += picture.size != (form.width, form.height)
+                pixels.append(_pixels(picture, form, each))
+            bar.update(len(pixels))
     inputs = torch.from_numpy(np.stack(pixels))
     folder = Path(path).name
     return Rows(inputs, labels, source.names, "file", folder, classes=form.classes), resized
@@ -143,21 +150,14 @@ def _pixels(picture: Any, form: PictureForm, path: Path) -> np.ndarray:
     except OSError as error:  # the file is shorter than it should be
         raise BadInput(f"`data` must be pictures, but got {path.name} ({error}).") from None
     if plain.size != (form.width, form.height):
-        plain = plain.resize((form.width, form.height), _pillow().Resampling.BILINEAR)
+        plain = plain.resize((form.width, form.height), load_pillow().Resampling.BILINEAR)
     values = np.asarray(plain, dtype=np.float32) / 255
     return values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
 
 
-def _pillow() -> Any:
-    try:
-        return importlib.import_module("PIL.Image")
-    except ImportError as error:
-        raise ImportError(EXTRA_PILLOW) from error
-
-
 def _open(path: Path) -> Any:
     try:
-        picture = _pillow().open(path)
+        picture = load_pillow().open(path)
     except OSError as error:
         raise BadInput(f"`data` must be pictures, but got {path.name} ({error}).") from None
     shown = Phrase(f"{path.name}, of Pillow's mode {picture.mode}")

@@ -203,7 +203,7 @@ def test_arrays_that_are_missing_or_odd_are_refused(tmp_path):
         ({}, "an array 'inputs', but got 'a', 'b', 'c'; name it with --inputs"),
         ({"inputs": "z"}, "`inputs` must be a file with an array 'z'"),
         ({"inputs": "a", "targets": "b"}, "of as many rows as 'a', 3, but got 2 rows"),
-        ({"inputs": "a", "targets": "c"}, "of numbers, but got 'c'"),
+        ({"inputs": "a", "targets": "c"}, "of numbers, but got c of shape"),
         ({"inputs": "a", "target_use": "required"}, "an array 'targets'"),
     ]
     for options, message in refused:

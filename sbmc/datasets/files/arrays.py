@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from os import PathLike
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -54,29 +55,37 @@ def read_arrays(
         >>> rows.inputs.shape, rows.targets.dtype, names.inputs
         (torch.Size([4, 3]), torch.int64, 'x')
     """
-    file_path = require_path("data", path).expanduser()
-    exists = file_path.is_file()
-    require(exists and file_path.suffix == ".npz", "data", "an .npz file that exists", str(path))
-    try:
-        with np.load(file_path, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-        # NumPy's own message advises to unpickle it.
-        raise BadInput(f"`data` must be a readable .npz file, but got {str(path)!r}.") from error
+    arrays = load_npz(path)
     names = _names(arrays, inputs, targets)
     _require_array(arrays, names.inputs, "inputs", inputs is not None)
     if target_use == "required":
         _require_array(arrays, names.targets, "targets", targets is not None)
-    values = _numbers(arrays[names.inputs], names.inputs)
+    values = as_rows(arrays[names.inputs], names.inputs)
     looked_for = target_use != "ignored" and names.targets in arrays
-    known = _numbers(arrays[names.targets], names.targets) if looked_for else None
+    known = as_rows(arrays[names.targets], names.targets) if looked_for else None
     if known is not None:
         rule = f"of as many rows as {names.inputs!r}, {len(values):,}"
         require(len(known) == len(values), "targets", rule, Phrase(f"{len(known):,} rows"))
         finite = not known.is_floating_point() or bool(torch.isfinite(known).all())
         require(finite, "targets", "finite", Phrase("NaN or infinity"))
     numbers = [str(index + 1) for index in range(len(values))]
-    return Rows(values, known, numbers, "row", file_path.name), names
+    return Rows(values, known, numbers, "row", Path(path).name), names
+
+
+def load_npz(path: str | PathLike[str]) -> dict[str, np.ndarray]:
+    """All arrays of an `.npz` file by name.
+
+    Raises:
+        BadInput: there is no such file, or it is damaged or of another kind.
+    """
+    file_path = require_path("data", path).expanduser()
+    require(file_path.is_file(), "data", "an .npz file that exists", str(path))
+    try:
+        with np.load(file_path, allow_pickle=False) as content:
+            return {name: content[name] for name in content.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        # NumPy's own message advises to unpickle it.
+        raise BadInput(f"`data` must be a readable .npz file, but got {str(path)!r}.") from error
 
 
 def _names(arrays: dict[str, np.ndarray], inputs: str | None, targets: str | None) -> ArrayNames:
@@ -90,9 +99,21 @@ def _require_array(arrays: dict[str, np.ndarray], name: str, argument: str, give
     require(name in arrays, argument if given else "data", rule, got)
 
 
-def _numbers(array: np.ndarray, name: str) -> Tensor:
+def as_rows(array: np.ndarray, name: str) -> Tensor:
+    """An array `(rows, ...)` of numbers as a tensor; real numbers get torch's default dtype.
+
+    Args:
+        array: to convert.
+        name: what messages call it.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        BadInput: it is empty or has no numbers.
+    """
     good = array.ndim >= 1 and array.size > 0 and array.dtype.kind in "fiub"
-    shown = Phrase(f"{name!r} of shape {array.shape} and dtype {array.dtype}")
+    shown = Phrase(f"{name} of shape {array.shape} and dtype {array.dtype}")
     require(good, "data", "a file with arrays (rows, ...) of numbers", shown)
     if array.dtype.kind == "u" and array.dtype != np.uint8:
         array = array.astype(np.int64)
