@@ -23,6 +23,8 @@ from sbmc.cli.options import (
     with_option_groups,
 )
 
+# How the name of a posterior's file ends, where it is told from a folder by its name.
+POSTERIOR = ".sbmc"
 # A budget of more trainings than this is a mistake.
 MOST_TRAININGS = 1_000_000
 
@@ -200,7 +202,7 @@ def report_command(
     options: AskOptions,
 ) -> int:
     """Write one self-contained HTML page: of a posterior and some data, or of any runs."""
-    if data is None and not any(each.is_file() for each in sources):
+    if data is None and not any(each.suffix == POSTERIOR for each in sources):
         _require_folders(options)
         rule = "a posterior's file with --data: nothing here makes reports of folders"
         report = _folder_report.get("function")
