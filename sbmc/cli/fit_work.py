@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from sbmc.checks import BadInput, Phrase, require, require_path
+from sbmc.cli.interruption import explain_interruption
 from sbmc.cli.opening import (
     ARRAYS,
     PICTURES,
@@ -92,7 +93,8 @@ def run_fit(
     """
     require_new_file(out)
     kind = kind_of_data(data)
-    with warnings.catch_warnings():
+    interrupted = explain_interruption("nothing is saved; the same command begins again.")
+    with interrupted, warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # it is printed below
         if kind == TABLE:
             rule = "left out for a table, whose network has --hidden layers"

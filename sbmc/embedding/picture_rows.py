@@ -130,7 +130,7 @@ def read_picture_rows(
                 pixels.append(_pixels(picture, form, each))
             bar.update(len(pixels))
     inputs = torch.from_numpy(np.stack(pixels))
-    folder = Path(path).name
+    folder = Path(path).resolve().name
     return Rows(inputs, labels, source.names, "file", folder, classes=form.classes), resized
 
 

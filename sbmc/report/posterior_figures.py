@@ -96,7 +96,7 @@ def risk_and_coverage(view: PosteriorView, limits: Limits) -> Figure | None:
         label, percent = "share of answers that are wrong", True
     else:
         error = (view.prediction.mean - targets).square()
-        loss = error.reshape(len(error), -1).sum(1)
+        loss = error.reshape(len(error), -1).mean(1)
         label, percent = "root of the mean squared error", False
     curve = risk_curve(view.doubt.score.double().numpy(), loss.numpy())
     coverage = np.linspace(float(curve.coverage[0]), 1.0, limits.points)
