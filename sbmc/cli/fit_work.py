@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from sbmc.cli.opening import (
 )
 from sbmc.cli.own_model import source_digest
 from sbmc.datasets.files import Rows, read_arrays, read_table
-from sbmc.embedding.picture_rows import learn_form, read_picture_rows
+from sbmc.embedding.picture_rows import PictureForm, learn_form, read_picture_rows
 from sbmc.estimators.table import doubtful_deviation, fit_table
 from sbmc.fitting.fit import fit
 from sbmc.islands.health import HealthWarning
@@ -99,15 +99,17 @@ def run_fit(
         if kind == TABLE:
             rule = "left out for a table, whose network has --hidden layers"
             require(model is None, "model", rule, model)
-            posterior = _fit_table(data, options, quiet)
+            posterior, summary = _fit_table(data, options, quiet)
         else:
-            posterior = _fit_network(model, data, kind, options, quiet)
+            posterior, summary = _fit_network(model, data, kind, options, quiet)
+    # Before anything is printed: a reader of the output may have gone.
     posterior.save(out)
-    _say_fitted(posterior, out)
+    print("\n".join([*summary, *_describe_fit(posterior, out)]))
     return report_health(posterior, any_health=any_health)
 
 
-def _fit_table(data: Path, options: FitOptions, quiet: bool) -> Posterior:
+def _fit_table(data: Path, options: FitOptions, quiet: bool) -> tuple[Posterior, list[str]]:
+    """The posterior of a table, and lines to print."""
     _refuse(options, "size", "channels", what="pictures")
     _refuse(options.data, "inputs", "targets", what="arrays")
     table = read_table(data)
@@ -135,14 +137,16 @@ def _fit_table(data: Path, options: FitOptions, quiet: bool) -> Posterior:
     text = [str(each["name"]) for each in columns if each["levels"]]
     noun = "row" if len(table) == 1 else "rows"
     also = f"; text: {', '.join(text)}" if text else ""
-    print(f"{table.source}: {len(table):,} {noun}, {len(columns)} columns{also}")
-    print(f"target: {posterior.recipe.data['target']}, {_targets(posterior)}")
-    return posterior
+    return posterior, [
+        f"{table.source}: {len(table):,} {noun}, {len(columns)} columns{also}",
+        f"target: {posterior.recipe.data['target']}, {_targets(posterior)}",
+    ]
 
 
 def _fit_network(
     reference: str | None, data: Path, kind: str, options: FitOptions, quiet: bool
-) -> Posterior:
+) -> tuple[Posterior, list[str]]:
+    """The posterior of a network, and lines to print."""
     if reference is None:
         raise BadInput(
             "`model` must be given for data that are no table, but got nothing. Give a trained "
@@ -178,8 +182,10 @@ def _fit_network(
         posterior.recipe = Recipe(named, described)
     else:
         posterior.recipe = Recipe({"kind": EXPORTED}, described, graph_tensor(content))
-    _say_network(network, rows, reference)
-    return posterior
+    return posterior, [
+        _describe_rows(rows, described),
+        *_describe_network(network, rows, reference),
+    ]
 
 
 def _read_training(data: Path, kind: str, options: FitOptions) -> tuple[dict[str, Any], Rows]:
@@ -189,14 +195,12 @@ def _read_training(data: Path, kind: str, options: FitOptions) -> tuple[dict[str
         form = learn_form(data, options.size, options.channels)
         rows, resized = read_picture_rows(data, form, target_use="required", progress=None)
         say_resized(resized, form)
-        print(f"{data.name}: {len(rows):,} pictures, {form}; classes: {', '.join(form.classes)}")
         return {"kind": PICTURES, **form.as_dict()}, rows
     _refuse(options, "size", "channels", what="pictures")
     names = options.data
     rows, found = read_arrays(
         data, inputs=names.inputs, targets=names.targets, target_use="required"
     )
-    print(f"{data.name}: {len(rows):,} rows of shape {tuple(rows.inputs.shape[1:])}")
     return {"kind": ARRAYS, **found._asdict()}, rows
 
 
@@ -212,31 +216,41 @@ def _targets(posterior: Posterior) -> str:
     if classes is None:
         likelihood = posterior.likelihood
         plain = likelihood.base if isinstance(likelihood, Rescaled) else likelihood
-        return f"numbers ({plain})"
+        by_network = getattr(plain, "noise", None) == "network"
+        return f"numbers ({plain.name}{'-network' if by_network else ''})"
     shown = ", ".join(classes[:8])
     return f"{len(classes)} classes: {shown}{', ...' if len(classes) > 8 else ''}"
 
 
-def _say_network(network: torch.nn.Module, rows: Rows, reference: str) -> None:
-    """Say how good the network itself is: an untrained one shows here."""
+def _describe_rows(rows: Rows, described: Mapping[str, Any]) -> str:
+    if described["kind"] == ARRAYS:
+        return f"{rows.source}: {len(rows):,} rows of shape {tuple(rows.inputs.shape[1:])}"
+    form = PictureForm.from_dict(described)
+    return f"{rows.source}: {len(rows):,} pictures, {form}; classes: {', '.join(form.classes)}"
+
+
+def _describe_network(network: torch.nn.Module, rows: Rows, reference: str) -> list[str]:
+    """How good the network itself is, if it gives classes: an untrained one shows here."""
     inputs, targets = rows.with_targets()
     few = slice(0, 1_000)
     with torch.no_grad():
         outputs = network(inputs[few])
     if targets.is_floating_point() or targets.ndim != 1 or getattr(outputs, "ndim", 0) != 2:
-        return
+        return []
     if outputs.shape[1] < 2:
-        return
+        return []
     right = (outputs.argmax(1) == targets[few]).double().mean()
     note = "" if right > 1.5 / outputs.shape[1] else " (is it trained?)"
-    print(f"{reference}: {100 * right:.1f} % of its training rows are right{note}")
+    return [f"{reference}: {100 * right:.1f} % of its training rows are right{note}"]
 
 
-def _say_fitted(posterior: Posterior, out: Path) -> None:
+def _describe_fit(posterior: Posterior, out: Path) -> list[str]:
     islands, particles, dim = posterior.positions.shape
     seconds = posterior.cost.wall_seconds
     took = "" if seconds is None else f", {seconds:.1f} s"
-    print(f"{out}: {islands * particles} particles of {dim:,} weights{took}")
-    if posterior.mixture is not None:
-        print(posterior.mixture)
-    print(f"Ask next:\n  sbmc predict {out} --data NEW\n  sbmc evaluate {out} --data TEST")
+    mixture = [] if posterior.mixture is None else [str(posterior.mixture)]
+    return [
+        f"{out}: {islands * particles} particles of {dim:,} weights{took}",
+        *mixture,
+        f"Ask next:\n  sbmc predict {out} --data NEW\n  sbmc evaluate {out} --data TEST",
+    ]

@@ -241,7 +241,9 @@ def report_health(posterior: Posterior, *, any_health: bool) -> int:
         The exit code: 3 if it is not ok, otherwise 0.
     """
     health = posterior.health
-    remedy = " From a shell: fit it again with a larger --budget." if health.ok is False else ""
+    remedy = ""
+    if health.ok is False:
+        remedy = " From a shell: fit it again with a larger --budget or another --likelihood."
     print(f"sbmc: health of the posterior: {health}{remedy}", file=sys.stderr)
     return NOT_HEALTHY if health.ok is False and not any_health else 0
 
