@@ -4,6 +4,7 @@
 #                  test-integration is the latter alone); make test-slow for the long ones
 # make check       formatting, lint, types
 # make browser     what tests of the report's page need besides Chromium; without it they are skipped
+# make records     pack the records for the package, after they have changed
 # make architecture  draw the rooms of the code from its imports, for docs/design.md
 # make bench       speed and memory beside other libraries, which get an environment of their own
 #
@@ -27,7 +28,7 @@ PEERS_PIP := $(PEERS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-integration test-all test-slow check format browser architecture bench clean
+.PHONY: demo test test-integration test-all test-slow check format browser records architecture bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -80,6 +81,9 @@ browser: $(STAMP) $(AXE)
 
 $(AXE):
 	@npm install --silent --no-fund --no-audit --prefix .browser axe-core@4.10.3
+
+records: $(STAMP)
+	@$(BIN)/python -m sbmc_studies.records.stored
 
 architecture: $(STAMP)
 	@$(BIN)/python docs/architecture.py

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from sbmc.posterior.merging import merge
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
-    from sbmc.prediction.prediction import Prediction, RegressionPrediction
+    from sbmc.prediction.prediction import Prediction
+    from sbmc.prediction.regression import RegressionPrediction
     from sbmc.prior.by_layer import ByLayer
     from sbmc.prior.describing import describe_prior
     from sbmc.prior.options import Prior

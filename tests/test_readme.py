@@ -14,6 +14,9 @@ from dataclasses import dataclass
 import pytest
 from repository import ROOT
 
+from sbmc.cli.help import examples_of
+from sbmc.cli.main import _all_commands, main
+
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md")],
     key=lambda path: path.name,
@@ -105,12 +108,15 @@ def test_slow_python_on_the_page_runs(page, tmp_path, monkeypatch):
 
 
 ALL_COMMANDS = sorted({line for page in PAGES for line in commands(page.read_text("utf-8"))})
+HELP = [line.split(" #")[0].split(" >")[0].strip() for line in examples_of(_all_commands())]
 
 
-@pytest.mark.parametrize("command", [line for line in ALL_COMMANDS if line.startswith("sbmc ")])
+SBMC_COMMANDS = sorted({*(line for line in ALL_COMMANDS if line.startswith("sbmc ")), *HELP})
+
+
+@pytest.mark.parametrize("command", SBMC_COMMANDS)
 def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
-    from sbmc.cli import main
-
+    assert "--install-completion" not in command, "a test must not write into anyone's shell"
     # Everything up to the run itself: names, options and settings are read and checked.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sbmc_studies.commands.run.run", lambda specs, out, **options: 0)
@@ -120,6 +126,7 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sbmc_studies.commands.tune.run_tune", lambda plan, out, **options: 0)
     for worker in ("run_fit", "run_predict", "run_evaluate", "run_report"):
         monkeypatch.setattr(f"sbmc.cli.posterior_work.{worker}", lambda *given, **options: 0)
+    monkeypatch.setattr("sbmc.cli.embed.run_embed", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.head.show_head", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.explaining.explain_own_model", lambda *arguments, **options: None)
     workers = ["table.show_table", "table.write_table", "figure.draw_figure", "report.make_report"]

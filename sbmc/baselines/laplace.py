@@ -26,6 +26,7 @@ from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.prior.laplace_fit import fit_laplace
 from sbmc.randomness import Stream, generator, require_seed
 from sbmc.training.settings import check_variance, require_count
@@ -51,7 +52,7 @@ def laplace(
     seed: int = 0,
     anchor_epochs: float | None = None,
     progress: bool | None = None,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Draw from a Laplace approximation around a trained network.
 
         θ ~ N(θ*, (H + I/v)⁻¹),   H ≈ Σ_i J_iᵀ Λ_i J_i,

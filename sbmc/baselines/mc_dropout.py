@@ -25,6 +25,7 @@ from sbmc.model.noise import require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.randomness import Stream, generator, require_seed
 from sbmc.training import train_ensemble
 from sbmc.training.settings import require_count
@@ -42,7 +43,7 @@ def mc_dropout(
     parameters: Selection = "all",
     seed: int = 0,
     **training: Any,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Train a network with dropout and draw from its posterior by dropout.
 
     `train_mc_dropout` followed by `dropout_posterior`; see there.

@@ -30,6 +30,7 @@ from sbmc.likelihoods import as_likelihood
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.randomness import Stream, generator
 from sbmc.training.module import seeded
 from sbmc.training.settings import require_count
@@ -68,7 +69,7 @@ def swag(
     batch_size: int = 64,
     initial: str = "model",
     progress: bool | None = None,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Make the run of `train_swa` and draw from a Gaussian with the moments of its weights.
 
         θ = θ_SWA + √(scale) · (Σ_diag^{1/2} z₁ + D z₂ / √(K − 1)),   z₁ ~ N(0, I), z₂ ~ N(0, I_K),

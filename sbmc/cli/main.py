@@ -17,6 +17,7 @@ from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
 from sbmc.cli.head import head_command
+from sbmc.cli.help import HELP, OWN_NETWORKS, add_command, show_no_types_of_flags
 from sbmc.cli.interruption import Interruption
 from sbmc.cli.posterior_commands import (
     evaluate_command,
@@ -34,7 +35,7 @@ BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 LONGEST = 200
 
 app = typer.Typer(
-    add_completion=False,
+    context_settings={"help_option_names": list(HELP)},
     pretty_exceptions_enable=False,
     help="Scalable Bayesian Monte Carlo for PyTorch: ensembles that know what they do not know.",
 )
@@ -55,14 +56,67 @@ def _options(
     """Options of `sbmc` itself."""
 
 
-app.command("fit")(fit_command)
-app.command("predict")(predict_command)
-app.command("evaluate")(evaluate_command)
-app.command("report")(report_command)
-app.command("head")(head_command)
-app.add_typer(embed_app, name="embed")
-app.command("explain")(explain_command)
-app.command("doctor")(doctor_command)
+add_command(
+    app,
+    "fit",
+    fit_command,
+    examples=[
+        "sbmc fit --data train.csv --out my.sbmc",
+        "sbmc fit --data houses.csv --target price --hidden 64,64 --out my.sbmc",
+        "sbmc fit model.py:net --data photos/train --out photos.sbmc",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "predict",
+    predict_command,
+    examples=["sbmc predict my.sbmc --data new.csv --out answers.csv"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "evaluate",
+    evaluate_command,
+    examples=["sbmc evaluate my.sbmc --data test.csv --json"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "report",
+    report_command,
+    examples=[
+        "sbmc report my.sbmc --data test.csv --out page.html",
+        "sbmc report runs/digits --open",
+        "sbmc report runs elsewhere/runs --out both.html",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "explain",
+    explain_command,
+    examples=[
+        "sbmc explain net.py:Net --input-shape 1x28x28",
+        "sbmc explain mypackage.nets:make_net --data rows.npz --parameters last",
+    ],
+    panel=OWN_NETWORKS,
+)
+app.add_typer(embed_app, name="embed", rich_help_panel=OWN_NETWORKS)
+add_command(
+    app,
+    "head",
+    head_command,
+    examples=["sbmc head reviews.npz", "sbmc head reviews.npz --tune --ood products.npz"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "doctor",
+    doctor_command,
+    examples=["sbmc doctor", "sbmc doctor --json > machine.json"],
+    panel=OWN_NETWORKS,
+)
 
 # Other packages add commands through entry points of this group, as the studies of this
 # distribution do. An entry point names a function that is called with the application.
@@ -80,7 +134,9 @@ def _all_commands() -> Any:
             print(f"sbmc: the commands of {point.value} are missing: {error}", file=sys.stderr)
             continue
         register(app)
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    show_no_types_of_flags(command)
+    return command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

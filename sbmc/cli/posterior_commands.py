@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from sbmc.checks import BadInput, Phrase, require
+from sbmc.cli.completion import CHANNELS, TABLE_LIKELIHOODS, offer
 from sbmc.cli.options import (
     DataDirOption,
     DebugOption,
@@ -106,7 +107,8 @@ def fit_command(
         Text,
         typer.Option(
             help="Of the targets: categorical, gaussian-network, gaussian, student-t; by the "
-            "targets if left out."
+            "targets if left out.",
+            autocompletion=offer(TABLE_LIKELIHOODS),
         ),
     ] = None,
     validation: Annotated[
@@ -124,7 +126,10 @@ def fit_command(
     size: Annotated[
         Text, typer.Option(metavar="WIDTHxHEIGHT", help="Resize pictures to this, in pixels.")
     ] = None,
-    channels: Annotated[Text, typer.Option(help="Of pictures: grey or colour.")] = None,
+    channels: Annotated[
+        Text,
+        typer.Option(help="Of pictures: grey or colour.", autocompletion=offer(CHANNELS)),
+    ] = None,
     inputs: Annotated[Text, typer.Option(help="Of an .npz file: the array of inputs.")] = None,
     targets: Annotated[Text, typer.Option(help="Of an .npz file: the array of targets.")] = None,
     any_health: Annotated[

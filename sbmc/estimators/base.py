@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from sbmc.likelihoods import Likelihood
 from sbmc.model.threads import torch_threads
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.units import Units, in_original_units
-from sbmc.prediction.prediction import Prediction, RegressionPrediction
+from sbmc.prediction.kinds import PredictionT
 from sbmc.training.map import train_map
 
 
@@ -46,7 +46,7 @@ class TableTargets(NamedTuple):
     units: Units | None
 
 
-class SBMCEstimator(BaseEstimator):
+class SBMCEstimator(BaseEstimator, Generic[PredictionT]):
     """The base of `SBMCClassifier` and `SBMCRegressor`, which explain the arguments."""
 
     def __init__(
@@ -72,7 +72,7 @@ class SBMCEstimator(BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def predictive(self, X: Any) -> Prediction | RegressionPrediction:
+    def predictive(self, X: Any) -> PredictionT:
         """The whole predictive distribution, which can be asked for more than `predict` gives.
 
         Args:
@@ -121,7 +121,7 @@ class SBMCEstimator(BaseEstimator):
             # The network remembers the validation rows, which choose s.
             posterior = fit(trained, train, **{**common, **sampling})
         units = Units(torch.tensor(scaler.mean_), torch.tensor(scaler.scale_))
-        self.posterior_: Posterior = in_original_units(posterior, units, targets.units)
+        self.posterior_: Posterior[PredictionT] = in_original_units(posterior, units, targets.units)
         self.n_epochs_ = epochs
         return self
 

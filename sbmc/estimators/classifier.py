@@ -13,9 +13,10 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from sbmc.checks import Phrase, require
 from sbmc.estimators.base import SBMCEstimator, TableTargets
 from sbmc.likelihoods import Categorical
+from sbmc.prediction.prediction import Prediction
 
 
-class SBMCClassifier(ClassifierMixin, SBMCEstimator):
+class SBMCClassifier(ClassifierMixin, SBMCEstimator[Prediction]):
     """A Bayesian neural network for classes, by the rules of scikit-learn.
 
     `fit` standardises the columns, sets some rows aside, trains a network that stops early on them,
@@ -88,7 +89,7 @@ class SBMCClassifier(ClassifierMixin, SBMCEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, `(rows, classes)`, in the order of `classes_`."""
-        return self.predictive(X).probs.numpy()  # type: ignore[union-attr]
+        return self.predictive(X).probs.numpy()
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the probabilities; zero counts as the smallest normal float64."""

@@ -22,9 +22,10 @@ from sbmc.fitting.budget import Budget
 from sbmc.likelihoods import NoisyLikelihood, as_likelihood
 from sbmc.posterior.units import Units
 from sbmc.prediction.predictive import checked_level
+from sbmc.prediction.regression import RegressionPrediction
 
 
-class SBMCRegressor(RegressorMixin, SBMCEstimator):
+class SBMCRegressor(RegressorMixin, SBMCEstimator[RegressionPrediction]):
     """A Bayesian neural network for numbers, by the rules of scikit-learn.
 
     `fit` standardises columns and targets, trains ten networks to the end on all rows, and samples

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import time
+from typing import Any, Unpack, overload
+
+from torch import nn
 
 from sbmc.fitting.assembly import (
     assemble_posterior,
@@ -16,7 +19,7 @@ from sbmc.fitting.forecast import seconds_per_epoch
 from sbmc.fitting.long_chains import begin_at_networks
 from sbmc.fitting.mixture import fit_mixture
 from sbmc.fitting.preparation import describe_sampler, prepare
-from sbmc.fitting.request import FitRequest, takes_arguments_of
+from sbmc.fitting.request import FitOptions, FitRequest, takes_arguments_of
 from sbmc.fitting.settling import Leftovers, note_settling
 from sbmc.fitting.single_fits import single_fits
 from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
@@ -27,12 +30,29 @@ from sbmc.islands.particles_apart import SETTING, join_particles
 from sbmc.islands.particles_on_disk import ParticlesOnDisk, scratch_folder
 from sbmc.islands.process_memory import format_bytes
 from sbmc.islands.sampling import sample_islands
+from sbmc.likelihoods import OfClasses, OfNumbers
 from sbmc.log import logger
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
+from sbmc.prediction.prediction import Prediction
+from sbmc.prediction.regression import RegressionPrediction
 
 
+# A likelihood that is given says what predictions will be; `sbmc.prediction.kinds` has the rest.
+@overload
+def fit(
+    model: nn.Module, data: Any, *, likelihood: OfClasses, **options: Unpack[FitOptions]
+) -> Posterior[Prediction]: ...
+@overload
+def fit(
+    model: nn.Module, data: Any, *, likelihood: OfNumbers, **options: Unpack[FitOptions]
+) -> Posterior[RegressionPrediction]: ...
+@overload
+def fit(
+    model: nn.Module, data: Any, *, likelihood: Any = None, **options: Unpack[FitOptions]
+) -> Posterior[EitherPrediction]: ...
 @takes_arguments_of(FitRequest)
-def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are those of the request
+def fit(request: FitRequest) -> Posterior:  # noqa: D417, its arguments are the request's
     """Sample the anchored posterior around a trained network (Algorithm 1 of the paper).
 
     The target is the likelihood times N(α(s)·anchor, Σ(s)), with the model's weights as the anchor;

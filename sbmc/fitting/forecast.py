@@ -25,6 +25,7 @@ from sbmc.model.threads import torch_threads
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
+from sbmc.storage.html_tables import html_table
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.target import Target
 
@@ -78,6 +79,11 @@ class Expectation:
             f"disk       {format_bytes(self.disk_bytes)} for checkpoint and particles",
         ]
         return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        rows = [line.split(maxsplit=1) for line in str(self).splitlines()]
+        return html_table(rows, caption="what the run would take")
 
 
 @takes_arguments_of(FitRequest)

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from torch import nn
 
@@ -59,6 +59,29 @@ class FitRequest:
         require(isinstance(self.prior, Prior), "prior", "sbmc.Prior(...)", self.prior)
         require(isinstance(self.compute, Compute), "compute", "sbmc.Compute(...)", self.compute)
         require_flag("progress", self.progress, optional=True)
+
+
+class FitOptions(TypedDict, total=False):
+    """The keywords of `FitRequest` but `likelihood`, for the overloads of `fit`.
+
+    A type checker has to see them in writing; a test compares them with the fields above.
+    """
+
+    s: float | str | None
+    prior_variance: PriorVariance
+    weights: Any
+    sampler: Sampler | None
+    budget: Any
+    validation: Any
+    particles: int | None
+    islands: int
+    parameters: Selection
+    start: Any
+    anchors: Any
+    seed: int
+    prior: Prior
+    compute: Compute
+    progress: bool | None
 
 
 Arguments = ParamSpec("Arguments")

@@ -19,6 +19,7 @@ from typing import Any
 from sbmc.islands.island import IslandReport
 from sbmc.islands.remedies import remedies_for
 from sbmc.samplers.remedies import Symptom
+from sbmc.storage.html_tables import html_table
 
 # These are never tuned: a run that does not pass needs a better sampler, not another threshold.
 SMALLEST_DISPLACEMENT = 0.3
@@ -67,6 +68,23 @@ class Health:
         """`ok`, `not ok` or `not checked`, for a cell of a table."""
         return {True: "ok", False: "not ok", None: "not checked"}[self.ok]
 
+    def rows(self) -> list[tuple[str, str]]:
+        """The verdict and what it follows from, as names and texts for a table."""
+        rows = [("health", self.word)]
+        if self.figures:
+            moved, accepted = self.figures["displacement"], self.figures["acceptance"]
+            rows.append(("moved, in posterior standard deviations", _in_words(moved)))
+            if accepted is not None:
+                rows.append(("acceptance of particles", _in_words(accepted)))
+            rows.append(("moves after warm-up", str(self.figures["moves"])))
+        rows += [("why", reason) for reason in self.reasons]
+        rows += [("what to try", remedy) for remedy in self.remedies]
+        return rows
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return html_table(self.rows(), caption="sbmc health")
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
@@ -75,6 +93,10 @@ class Health:
             "remedies": list(self.remedies),
             "figures": dict(self.figures),
         }
+
+
+def _in_words(extent: Mapping[str, float]) -> str:
+    return f"median {extent['median']:.2g}, least {extent['least']:.2g}"
 
 
 def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Health:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,23 @@ NAMED: dict[str, Callable[[], Likelihood]] = {
     "negative-binomial": NegativeBinomial,
 }
 """The likelihoods that have a string."""
+
+# The same for a type checker: what is predicted under a likelihood that is given.
+OfClasses = (
+    Literal["categorical", "bernoulli", "multi-label", "segmentation", "tagging"]
+    | Categorical
+    | Bernoulli
+    | MultiLabel
+    | DenseCategorical
+)
+OfNumbers = (
+    Literal["gaussian", "gaussian-network", "student-t", "poisson", "negative-binomial"]
+    | Gaussian
+    | StudentT
+    | Poisson
+    | NegativeBinomial
+    | Callable[[Tensor, Tensor], Tensor]
+)
 
 _CLASSES: dict[str, type[Likelihood]] = {
     each.name: each

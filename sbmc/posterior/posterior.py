@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,8 @@ from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
 from sbmc.posterior.streaming import models, predict, samples
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
+from sbmc.prediction.kinds import PredictionT
 from sbmc.prediction.mixture import mixed_prediction
-from sbmc.prediction.prediction import Prediction, RegressionPrediction
 from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.samples import Samples
 from sbmc.randomness import require_short_seed
@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from sbmc.prior.gaussian import AnchoredPrior
 
 
-class Posterior:
+class Posterior(Generic[PredictionT]):
     """A weighted ensemble of the model's parameters.
+
+    For a type checker it is a `Posterior[Prediction]` or a `Posterior[RegressionPrediction]`; see
+    `sbmc.prediction.kinds`.
 
     Attributes:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
@@ -192,7 +195,7 @@ class Posterior:
             return None
         return mean_evidence(self.log_evidence)
 
-    def reweighted(self, weighting: str) -> Posterior:
+    def reweighted(self, weighting: str) -> Posterior[PredictionT]:
         """The same islands, combined in another way.
 
         Args:
@@ -223,7 +226,7 @@ class Posterior:
         memory_limit: int | str | None = None,
         progress: bool | None = False,
         keep: str | None = None,
-    ) -> Prediction | RegressionPrediction:
+    ) -> PredictionT:
         """Predictive distribution of the ensemble, streamed in batches.
 
         Args:
@@ -244,7 +247,7 @@ class Posterior:
         Raises:
             BadInput: inputs are empty or not finite, or the limit is too small.
         """
-        return predict(
+        prediction = predict(
             self,
             inputs,
             batch_size=batch_size,
@@ -252,6 +255,7 @@ class Posterior:
             progress=progress,
             keep=keep,
         )
+        return cast("PredictionT", prediction)  # the likelihood decides which it is
 
     def samples(self, inputs: Any) -> Samples:
         """The outputs of every particle, with the particles' weights.
@@ -328,7 +332,7 @@ class Posterior:
             self.fitted_confidence = fit_interval_confidence(self.predict, data, ood, **options)
         return self.fitted_confidence
 
-    def first(self, islands: int) -> Posterior:
+    def first(self, islands: int) -> Posterior[PredictionT]:
         """The posterior of the first islands only, as a run with so many would have given it."""
         from sbmc.posterior.first_islands import first_islands
 
@@ -368,11 +372,7 @@ class Posterior:
             return mixed_prediction(self._likelihood, ((o, weights[part]) for part, o in parts))
 
     def outputs(
-        self,
-        theta: Tensor,
-        inputs: Inputs,
-        most: int | None = None,
-        chosen: Tensor | None = None,
+        self, theta: Tensor, inputs: Inputs, most: int | None = None, chosen: Tensor | None = None
     ) -> Tensor:
         """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`.
 

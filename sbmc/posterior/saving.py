@@ -32,6 +32,7 @@ from sbmc.posterior.saved_probe import (
     first_and_last,
     record_outputs,
 )
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.storage.digests import feed_tensor
 from sbmc.storage.files import atomic_write, parse_json
 
@@ -88,7 +89,7 @@ def load(
     model: nn.Module | None = None,
     *,
     likelihood: Callable[..., Any] | Likelihood | None = None,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Read a posterior that `Posterior.save` wrote.
 
     Args:

@@ -24,11 +24,13 @@ class Section:
         name: for links; letters and hyphens.
         title: its heading.
         body: what stands below the heading.
+        lacking: whether the body only says what would be needed to fill the section.
     """
 
     name: str
     title: str
     body: Html
+    lacking: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,29 @@ class Part:
         ]
         heading = el("h2", self.title, id=self.name)
         return el("section", heading, self.intro, *sections, aria_labelledby=self.name)
+
+
+def fold_lacking(sections: Sequence[Section]) -> list[Section]:
+    """Put sections that lack their data into one, which is a single line until it is opened.
+
+    Args:
+        sections: in the order of the page.
+
+    Returns:
+        The others, with the one in the place of the first that it takes in. A section that is
+        alone in lacking its data stays as it is.
+    """
+    lacking = [section for section in sections if section.lacking]
+    if len(lacking) < 2:
+        return list(sections)
+    names = "; ".join(each.title.partition(",")[0] for each in lacking)
+    lines = [el("div", el("b", each.title), each.body) for each in lacking]
+    folded = el("details", el("summary", names), *lines)
+    one = Section("further", "What other runs would show", folded)
+    place = sections.index(lacking[0])
+    full = [section for section in sections if not section.lacking]
+    before = sum(not section.lacking for section in sections[:place])
+    return [*full[:before], one, *full[before:]]
 
 
 def render_page(

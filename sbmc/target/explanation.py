@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import time
 from collections.abc import Collection
@@ -35,6 +34,7 @@ from sbmc.model.recorder import record
 from sbmc.model.recording import Constant, Operation, Parameter, Recording, Unsupported
 from sbmc.model.rules import known_by_rule
 from sbmc.model.wrappers import unwrapped
+from sbmc.storage.html_tables import html_table
 from sbmc.target.builder import EngineBuilder
 from sbmc.target.engine import LikelihoodEngine
 
@@ -114,14 +114,11 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self.layers
-        )
         notes = [self._summary(), *self.reasons, *(f"Faster: {line}" for line in self.advice)]
-        items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-        head = "<tr><th>layer</th><th>operation</th><th>how</th></tr>"
-        return f"<table>{head}{body}</table><ul>{items}</ul>"
+        headings = ("layer", "operation", "how")
+        return html_table(
+            self.layers, caption="how sbmc evaluates it", headings=headings, notes=notes
+        )
 
 
 def explain(

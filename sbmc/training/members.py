@@ -17,6 +17,7 @@ from sbmc.training.history import TrainingHistory
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
+    from sbmc.prediction.kinds import EitherPrediction
 
 # All members in one batch, by code without autograd or by autograd; or each in training mode.
 COMPILED, BATCHED, ONE_BY_ONE = "compiled", "batched autograd", "autograd, one by one"
@@ -81,7 +82,7 @@ class Ensemble:
     def __iter__(self) -> Iterator[nn.Module]:
         return (self[index] for index in range(len(self)))
 
-    def posterior(self, islands: int = 1) -> Posterior:
+    def posterior(self, islands: int = 1) -> Posterior[EitherPrediction]:
         """The ensemble as a posterior with equal weights, so that it predicts as any sampler does.
 
         Args:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sbmc.checks import BadInput, Phrase, nearest, require
 from sbmc.report.pictures import check_format, draw_picture, write_picture
+from sbmc_studies.commands.completion import GAUNTLET
 from sbmc_studies.commands.marks import begin_mark, fill
 from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.figures import ranks
@@ -23,7 +24,6 @@ from sbmc_studies.gauntlet.running import (
 )
 from sbmc_studies.gauntlet.table import RANKED, gain_lines, gauntlet_lines, ranking_of, read_records
 
-GAUNTLET = "gauntlet"
 # What may stand between marks on a page: all tables, and the README's.
 TABLES = {GAUNTLET: gauntlet_lines, f"{GAUNTLET} gain": gain_lines}
 SETTINGS = ("part", "pairs")

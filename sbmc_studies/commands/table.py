@@ -7,9 +7,10 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc.cli.tables import print_wide
-from sbmc_studies.commands.gauntlet import GAUNTLET, show_gauntlet, with_tables
+from sbmc_studies.commands.completion import FORMATS, GAUNTLET, TABLES
+from sbmc_studies.commands.gauntlet import show_gauntlet, with_tables
 from sbmc_studies.commands.options import require_records
-from sbmc_studies.commands.tables import TABLES, show_tables, with_results
+from sbmc_studies.commands.tables import show_tables, with_results
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
 from sbmc_studies.paper.tables import appendix, groups, paper_index, times
@@ -26,9 +27,6 @@ from sbmc_studies.paper.tables.study import (
     write_tables,
 )
 from sbmc_studies.runs.confidence import PROTOCOLS
-
-FORMATS = ("text", "markdown")
-PAPER = "paper"  # instead of an experiment: all tables and figures of the paper
 
 
 def write_table(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sbmc.checks import require
+from sbmc_studies.commands.completion import TABLES
 from sbmc_studies.commands.marks import fill
 from sbmc_studies.commands.options import parse_numbers, require_records
 from sbmc_studies.tables.methods import METHODS
@@ -18,8 +19,6 @@ from sbmc_studies.tables.running import (
 )
 from sbmc_studies.tables.sets import find_sets, table_sets
 from sbmc_studies.tables.table import table_lines
-
-TABLES = "tables"
 
 
 def run_tables(

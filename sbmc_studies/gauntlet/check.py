@@ -147,7 +147,7 @@ def _fit(arguments: Mapping[str, Any]) -> Posterior:
 
 def _require_equal(whole: Posterior, expected: Tensor, inputs: Tensor) -> None:
     """Refuse to go on if the prediction is not the one that its parts make."""
-    off = float((whole.predict(inputs).probs - expected).abs().max())  # type: ignore[union-attr]
+    off = float((whole.predict(inputs).probs - expected).abs().max())
     if off > TOLERANCE:
         raise RuntimeError(
             f"The posteriors that were sampled one by one are not those of the run: predictions "

@@ -17,7 +17,7 @@ from sbmc_studies.data.class_names import class_name
 from sbmc_studies.figures.entropies import group_names
 from sbmc_studies.report.collect import Setting, StoredRun
 from sbmc_studies.report.inputs import look_up_pictures, look_up_texts
-from sbmc_studies.report.study_view import StudyView, best_setting, missing
+from sbmc_studies.report.study_view import StudyView, best_setting, lacking_section
 from sbmc_studies.report.tokens import TOKENS, Tokens, look_up_tokens
 from sbmc_studies.runs.examples import FILE, Shown, read_examples
 from sbmc_studies.runs.extremes import TEST, Extreme, read_extremes
@@ -43,7 +43,7 @@ def build(view: StudyView) -> Section | None:
             if rows:
                 return Section("inputs", _TITLE, _body(setting, run, *rows))
     text = "No run here kept which inputs it is most and least certain about. It is kept by"
-    return Section("inputs", _TITLE, missing(text, f"sbmc run {study.name} --force"))
+    return lacking_section("inputs", _TITLE, text, f"sbmc run {study.name} --force")
 
 
 def _rows(view: StudyView, run: StoredRun) -> tuple[str, list[Card], list[Card]] | None:
