@@ -368,11 +368,7 @@ class Posterior:
             return mixed_prediction(self._likelihood, ((o, weights[part]) for part, o in parts))
 
     def outputs(
-        self,
-        theta: Tensor,
-        inputs: Inputs,
-        most: int | None = None,
-        chosen: Tensor | None = None,
+        self, theta: Tensor, inputs: Inputs, most: int | None = None, chosen: Tensor | None = None
     ) -> Tensor:
         """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`.
 
