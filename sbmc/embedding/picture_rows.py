@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.datasets.files import Rows, TargetUse
-from sbmc.embedding.sources import Source, read_pictures
+from sbmc.embedding.sources import Source, find_pictures
 from sbmc.progress import open_progress
 from sbmc.storage.optional import load_pillow
 
@@ -72,7 +72,7 @@ def learn_form(
         BadInput: no folder, no classes, or pictures of different sizes without a `size`.
         ImportError: Pillow is not installed.
     """
-    source = read_pictures(path, name="data")
+    source = find_pictures(path, name="data")
     rule = "a folder with a subfolder of pictures for each class, two or more of them"
     got = Phrase(f"{str(path)!r}, with {len(source.class_names)} subfolders")
     require(len(source.class_names) > 1, "data", rule, got)
@@ -116,7 +116,7 @@ def read_picture_rows(
         BadInput: there is no picture, one cannot be read, or a subfolder is no class of the form.
         ImportError: Pillow is not installed.
     """
-    source = read_pictures(path, name="data")
+    source = find_pictures(path, name="data")
     looked_for = target_use != "ignored" and source.labels is not None
     labels = _labels(source, form.classes) if looked_for else None
     rule = f"a folder with a subfolder for each class ({', '.join(form.classes)})"

@@ -84,15 +84,12 @@ def read_texts(
     return _labelled(tuple(texts_found), tuple(names), labels, label_column, source_path)
 
 
-def read_pictures(
-    path: str | PathLike[str], *, limit: int | None = None, name: str = "source"
-) -> Source:
+def read_pictures(path: str | PathLike[str], *, limit: int | None = None) -> Source:
     """Find pictures and their classes; none is opened yet.
 
     Args:
         path: a folder with a subfolder of pictures for each class, or pictures alone.
         limit: the most pictures, of each class in turn.
-        name: what error messages call the folder.
 
     Returns:
         The pictures' paths.
@@ -100,6 +97,13 @@ def read_pictures(
     Raises:
         BadInput: there is no such folder, or no picture in it.
     """
+    return find_pictures(path, limit)
+
+
+def find_pictures(
+    path: str | PathLike[str], limit: int | None = None, name: str = "source"
+) -> Source:
+    """The same as `read_pictures`, for a folder that error messages call by another name."""
     source_path = _existing(path, limit, name)
     require(source_path.is_dir(), name, "a folder", str(path))
     files = _limited(_walk(source_path, PICTURES, "pictures", name), limit)
