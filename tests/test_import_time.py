@@ -48,7 +48,7 @@ def test_import_adds_at_most_a_third_of_a_second_and_nothing_heavy(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help"], ["head", "--help"], ["--version"]]
+    "words", [["--help"], ["run", "--help"], ["head", "--help"], ["fit", "--help"], ["--version"]]
 )
 def test_the_command_line_says_what_it_can_do_without_torch(words):
     code = f"""

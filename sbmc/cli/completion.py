@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 LIKELIHOODS = ("categorical", "gaussian")
 PATHS = ("auto", "fused", "vmap", "loop")
 SELECTIONS = ("all", "last")
+TABLE_LIKELIHOODS = ("categorical", "gaussian-network", "gaussian", "student-t")
+CHANNELS = ("grey", "colour")
 DTYPES = ("float32", "bfloat16", "float16")
 
 

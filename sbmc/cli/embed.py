@@ -159,10 +159,11 @@ def run_embed(
     """
     from sbmc import embedding
 
-    read, encoder = {
+    by_kind: dict[str, tuple[Any, Any]] = {
         "text": (embedding.read_texts, embedding.TextEncoder),
         "images": (embedding.read_pictures, embedding.ImageEncoder),
-    }[kind]
+    }
+    read, encoder = by_kind[kind]
     limit, settings = options.read_limit(), options.for_encoder()
     items = read(source, limit=limit, **reading)
     out = _target(source, options.out)

@@ -19,6 +19,12 @@ from sbmc.cli.explain import explain_command
 from sbmc.cli.head import head_command
 from sbmc.cli.help import HELP, OWN_NETWORKS, add_command, show_no_types_of_flags
 from sbmc.cli.interruption import Interruption
+from sbmc.cli.posterior_commands import (
+    evaluate_command,
+    fit_command,
+    predict_command,
+    report_command,
+)
 from sbmc.storage.files import CheckpointError
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
@@ -50,6 +56,42 @@ def _options(
     """Options of `sbmc` itself."""
 
 
+add_command(
+    app,
+    "fit",
+    fit_command,
+    examples=[
+        "sbmc fit --data train.csv --out my.sbmc",
+        "sbmc fit --data houses.csv --target price --hidden 64,64 --out my.sbmc",
+        "sbmc fit model.py:net --data photos/train --out photos.sbmc",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "predict",
+    predict_command,
+    examples=["sbmc predict my.sbmc --data new.csv --out answers.csv"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "evaluate",
+    evaluate_command,
+    examples=["sbmc evaluate my.sbmc --data test.csv --json"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "report",
+    report_command,
+    examples=[
+        "sbmc report my.sbmc --data test.csv --out page.html",
+        "sbmc report runs/digits --open",
+        "sbmc report runs elsewhere/runs --out both.html",
+    ],
+    panel=OWN_NETWORKS,
+)
 add_command(
     app,
     "explain",
@@ -104,7 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows `sbmc`; None for those of the process.
 
     Returns:
-        The exit code: 0; 1 if a run failed; 2 if an argument was refused; 130 after Ctrl-C.
+        The exit code: 0; 1 if a run failed; 2 if an argument was refused; 3 if a posterior is not
+        healthy, for commands that say so; 130 after Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = _all_commands()

@@ -16,9 +16,9 @@ from sbmc.embedding.text_encoder import DTYPES, check_batch
 from sbmc.model.calling import require_weights
 from sbmc.model.devices import as_device
 from sbmc.storage.digests import digest
+from sbmc.storage.optional import load_pillow
 
 EXTRA = "Image encoders by name need torchvision: pip install 'sbmc[vision]'"
-EXTRA_PILLOW = "Reading pictures needs Pillow: pip install 'sbmc[vision]'"
 # Mean and standard deviation of ImageNet's pictures in [0, 1], on which torchvision's networks were
 # trained.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -96,10 +96,7 @@ class ImageEncoder:
 
     def _read(self, path: Path) -> Tensor:
         """One picture, `(3, size, size)`, standardised."""
-        try:
-            image = importlib.import_module("PIL.Image")
-        except ImportError as error:
-            raise ImportError(EXTRA_PILLOW) from error
+        image = load_pillow()
         try:
             with image.open(path) as opened:
                 picture = opened.convert("RGB")

@@ -4,51 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, Phrase, is_whole, require
+from sbmc.checks import BadInput, Phrase, require
 from sbmc.estimators.defaults import ACTIVATION
 from sbmc.model.calling import require_weights
+from sbmc.model.hidden_layers import hidden_network
 
 Module = nn.Module | Callable[[int, int], nn.Module]
-
-
-def hidden_network(inputs: int, outputs: int, hidden_layers: Sequence[int]) -> nn.Sequential:
-    """Linear layers with activations between them.
-
-    Args:
-        inputs: columns of the table.
-        outputs: of the network.
-        hidden_layers: the width of each; none gives a linear model.
-
-    Returns:
-        The network.
-
-    Raises:
-        BadInput: a width is not a positive integer.
-
-    Examples:
-        >>> len(hidden_network(5, 1, (16, 16)))
-        5
-    """
-    good = isinstance(hidden_layers, (Sequence, torch.Size)) or hasattr(hidden_layers, "tolist")
-    good = good and not isinstance(hidden_layers, str) and getattr(hidden_layers, "ndim", 1) == 1
-    rule = "a sequence of positive integers, the width of each layer"
-    require(
-        good and all(is_whole(w) and w > 0 for w in hidden_layers),
-        "hidden_layers",
-        rule,
-        hidden_layers,
-    )
-    widths = [inputs, *map(int, hidden_layers)]
-    layers: list[nn.Module] = []
-    for width, wider in pairwise(widths):
-        layers += [nn.Linear(width, wider), ACTIVATION()]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
 
 
 def make_network(
@@ -78,7 +44,7 @@ def make_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if module is None:
-            return hidden_network(columns, outputs, hidden_layers)
+            return hidden_network(columns, outputs, hidden_layers, ACTIVATION)
         if isinstance(module, nn.Module):
             network: Any = copy.deepcopy(module)
         else:

@@ -67,4 +67,5 @@ def first_islands(posterior: Posterior[PredictionT], islands: int) -> Posterior[
     )
     smaller.priors = None if posterior.priors is None else posterior.priors[:completed]
     smaller.power = posterior.power
+    smaller.recipe = posterior.recipe
     return smaller

@@ -36,6 +36,7 @@ from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
     from sbmc.confidence import BaseConfidence
+    from sbmc.posterior.recipe import Recipe
     from sbmc.prior.gaussian import AnchoredPrior
 
 
@@ -59,6 +60,8 @@ class Posterior(Generic[PredictionT]):
         cost: the cost of the run.
         settings: all that decided the result, as plain values.
         fitted_confidence: the result of `confidence`, saved and loaded with the posterior; or None.
+        recipe: how to make the network and its inputs again, saved and loaded with the posterior;
+            None unless `sbmc fit` made it.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Posterior(Generic[PredictionT]):
         self._evaluator_lock = Lock()
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: BaseConfidence | None = None
+        self.recipe: Recipe | None = None
         self._input_description: dict[str, Any] | None = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
         self.priors: list[AnchoredPrior] | None = None
@@ -368,11 +372,7 @@ class Posterior(Generic[PredictionT]):
             return mixed_prediction(self._likelihood, ((o, weights[part]) for part, o in parts))
 
     def outputs(
-        self,
-        theta: Tensor,
-        inputs: Inputs,
-        most: int | None = None,
-        chosen: Tensor | None = None,
+        self, theta: Tensor, inputs: Inputs, most: int | None = None, chosen: Tensor | None = None
     ) -> Tensor:
         """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`.
 

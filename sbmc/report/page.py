@@ -95,6 +95,7 @@ def render_page(
     command: str,
     before: Html | None = None,
     after: Html | None = None,
+    made_from: str = "records alone",
 ) -> str:
     """Put a page together: the same bytes for the same content.
 
@@ -105,6 +106,7 @@ def render_page(
         command: which command makes the page.
         before: what stands before the parts, and is not in the list of contents.
         after: what stands after them.
+        made_from: in words, for the last lines of the page.
 
     Returns:
         The page, whose policy forbids every style and script but its own.
@@ -123,6 +125,7 @@ def render_page(
         contents=_contents(parts),
         content=join((before, *(part.render() for part in parts), after), "\n"),
         command=escape(command),
+        made_from=escape(made_from),
         version=escape(__version__),
     )
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sbmc.cli.help import add_command
+from sbmc.cli.posterior_commands import report_folders_by
 from sbmc_studies.commands.listing import experiments_command, methods_command
-from sbmc_studies.commands.results_commands import figure_command, report_command, table_command
+from sbmc_studies.commands.results_commands import figure_command, report_runs, table_command
 from sbmc_studies.commands.resume_commands import extend_command, merge_command, resume_command
 from sbmc_studies.commands.run_commands import run_command, tune_command
 
@@ -50,10 +51,6 @@ COMMANDS: dict[str, tuple[Callable[..., Any], list[str]]] = {
             "sbmc figure mnist7 roc --methods s-hmc,de --out roc.pdf",
         ],
     ),
-    "report": (
-        report_command,
-        ["sbmc report runs/digits --open", "sbmc report runs elsewhere/runs --out both.html"],
-    ),
 }
 
 
@@ -65,3 +62,4 @@ def register(app: Any) -> None:
     """
     for name, (command, examples) in COMMANDS.items():
         add_command(app, name, command, examples=examples, panel=STUDIES)
+    report_folders_by(report_runs)

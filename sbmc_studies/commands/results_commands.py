@@ -1,7 +1,8 @@
-"""The commands `table`, `figure` and `report`, as the parser sees them."""
+"""The commands `table` and `figure` as the parser sees them, and `report` of folders."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from sbmc.checks import require
 from sbmc.cli.completion import offer
-from sbmc.cli.options import DataDirOption, DebugOption, Text
+from sbmc.cli.options import DebugOption, Text
 from sbmc_studies.commands.completion import (
     FIGURES,
     FORMATS,
@@ -119,22 +120,10 @@ def figure_command(
     draw_figure(experiment, name, records, out=out, protocol=protocol, methods=methods)
 
 
-def report_command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Folders with records: of all runs, of an experiment, of a method, of one run."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
-    title: Annotated[
-        Text, typer.Option(help="Of the page; the experiments' names if not given.")
-    ] = None,
-    data_dir: DataDirOption = None,
-    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    debug: DebugOption = False,
+def report_runs(
+    runs: Sequence[Path], out: Path, *, title: Text, data_dir: Path | None, show: bool
 ) -> None:
-    """Write one self-contained HTML page of any runs: tables, figures, diagnostics, settings."""
+    """Write the page of any runs, for `sbmc report` with folders; see `make_report`."""
     from sbmc_studies.commands.report import make_report
 
     make_report(runs, out, title=title, data_dir=data_dir, show=show)

@@ -8,8 +8,14 @@ import study_records
 from browsing import SIZES, show, violations
 from report_pages import write_run, write_study
 from repository import RECORDS
+from torch import nn
 
+import sbmc
+from sbmc.datasets import load_dataset
+from sbmc.datasets.files import Rows
 from sbmc.report.limits import Limits
+from sbmc.report.posterior_page import write_posterior_page
+from sbmc.report.posterior_view import view_posterior
 from sbmc_studies.report import collect, render, write_report
 
 pytestmark = pytest.mark.integration
@@ -242,6 +248,21 @@ def test_axe_finds_nothing_on_the_pages_of_our_studies(browser, axe, tmp_path, s
     show(browser, size, scheme)
     unfold(browser, page.as_uri())
     assert violations(browser, axe) == []
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("phone", "light"), ("desktop", "dark")])
+def test_axe_finds_nothing_on_the_page_of_a_posterior(browser, axe, tmp_path, size, scheme):
+    inputs, labels = (each[:200] for each in load_dataset("digits").train)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8))
+    posterior = sbmc.fit(network, (inputs, labels), s=0.1, sampler=sbmc.HMC(steps=8), particles=4)
+    names = [str(number) for number in range(200)]
+    view = view_posterior(posterior, Rows(inputs, labels, names, "row", "digits"))
+    write_posterior_page(view, tmp_path / "posterior.html", command="sbmc report my.sbmc")
+    show(browser, size, scheme)
+    browser.get_log("browser")
+    assert violations(browser, axe, (tmp_path / "posterior.html").as_uri()) == []
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= SIZES[size][0]
 
 
 def test_the_theme_follows_the_reader(page):
