@@ -107,6 +107,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         >>> posterior.positions.shape
         torch.Size([1, 4, 6])
     """
+    data = request.data
     fits = single_fits(request, seconds_per_epoch)
     if fits.unseen is None:
         began = time.perf_counter()
@@ -120,6 +121,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     else:
         fit_one = Leftovers(fits.requests, _fit_one).fit if fits.budget else _fit_one
         posterior = fit_mixture(fits.requests, fits.unseen, fits.training, fit_one, stacklevel=3)
+    posterior.training_data = data
     note_settling(posterior)
     if fits.budget:
         posterior.settings["budget"] = fits.budget

@@ -20,7 +20,8 @@ from sbmc.model.frozen_part import SplitModel
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.predicting import Predictor, build_evaluator
 from sbmc.model.threads import Lock
-from sbmc.posterior.dtypes import as_dtype
+from sbmc.posterior.compression import Compressible
+from sbmc.posterior.dtypes import as_dtype, stored_as
 from sbmc.posterior.mixture import Mixture
 from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from sbmc.prior.gaussian import AnchoredPrior
 
 
-class Posterior:
+class Posterior(Compressible):
     """A weighted ensemble of the model's parameters.
 
     Attributes:
@@ -87,13 +88,15 @@ class Posterior:
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: BaseConfidence | None = None
         self._input_description: dict[str, Any] | None = None
+        # The data of `fit`, as they were given, for `distil` and `thin`; neither copied nor saved.
+        self.training_data: Any = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled; the compiled evaluator is made anew when it is needed."""
-        return {**self.__dict__, "_evaluator": None}
+        """What is copied or pickled: no data, and no evaluator, which is made when needed."""
+        return {**self.__dict__, "_evaluator": None, "training_data": None}
 
     def __repr__(self) -> str:
         islands, particles, dim = self.positions.shape
@@ -341,11 +344,17 @@ class Posterior:
 
         return to_arviz(self, draws=draws)
 
-    def save(self, path: str | Path) -> None:
-        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it."""
+    def save(self, path: str | Path, *, dtype: torch.dtype | str | None = None) -> None:
+        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it.
+
+        Args:
+            path: the file, in an existing folder.
+            dtype: in which positions are stored, such as `"bfloat16"`, which takes half the bytes
+                of float32; as they are if None. Predictions are computed in `posterior.dtype`.
+        """
         from sbmc.posterior.saving import save
 
-        save(self, self._model, path)
+        save(self if dtype is None else stored_as(self, dtype), self._model, path)
 
     def _predict_batch(
         self, weights: Tensor, chosen: Tensor | None, batch: Inputs, most: int | None = None

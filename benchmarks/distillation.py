@@ -1,0 +1,267 @@
+"""`python -m benchmarks.distillation --threads 1`: one network instead of eighty.
+
+Data are digits and MNIST7. The teacher has 80 networks: the paper's CNN, S-HMC with s = 0.1, 8
+islands of 10 particles, as the study samples them. The student is what `posterior.distil()` makes of it, with nothing chosen. Both
+are judged on the test rows and on the out-of-domain groups of the study, of which the student has
+seen neither an example nor the generator. The same teacher, thinned and stored in bfloat16, is
+beside them. Times are of the processor, since other work on the machine does not count in them; the
+two predict 1,000 rows in turn, and the ratio of medians is reported. The record is written after
+every seed, and a seed that is in it is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import sbmc
+from benchmarks import options as shared
+from benchmarks.tables import line
+from sbmc.datasets import DataBundle
+from sbmc.prediction.metrics import classification_metrics
+from sbmc_studies.data import load_dataset
+from sbmc_studies.experiments.experiment import get_experiment
+from sbmc_studies.experiments.networks import paper_cnn
+
+DATASETS = ("digits", "mnist7")
+SEEDS = (0, 1, 2)
+THINNED = (20, 10)
+BATCH = 1_000
+# How far a student may be from its teacher, and how much faster it has to be.
+ALLOWED = {"accuracy": 0.003, "nll": 0.01, "auroc": 0.05}
+REQUIRED_RATIO = 30.0
+
+Predict = Callable[[Any], Any]
+
+
+def measure(name: str, seed: int, *, quick: bool, repeats: int) -> dict[str, Any]:
+    """Sample, distil and thin with one seed.
+
+    Args:
+        name: of the data set.
+        seed: of training, sampling and distilling.
+        quick: tiny sizes, for tests.
+        repeats: of each timing.
+
+    Returns:
+        Scores of the teacher, the student and the thinned teachers, and what each takes.
+    """
+    bundle = load_dataset(name)
+    posterior = _teacher(name, bundle, seed, quick)
+    began = time.process_time()
+    distilled = posterior.distil(seed=seed, **({"steps": 20, "perturbations": 50} if quick else {}))
+    seconds = time.process_time() - began
+    rows = bundle.test[0][torch.arange(BATCH) % len(bundle.test[0])]
+    assert distilled.fidelity is not None
+    return {
+        "dataset": name,
+        "seed": seed,
+        "networks": distilled.settings["particles"],
+        "student": str(distilled.architecture),
+        "weights": sum(weight.numel() for weight in distilled.network.parameters()),
+        "distilling_seconds": seconds,
+        "fidelity": distilled.fidelity.as_dict(),
+        "teacher_scores": _scores(posterior.predict, bundle),
+        "student_scores": _scores(distilled.predict, bundle),
+        **_times(posterior.predict, distilled.predict, rows, repeats),
+        "thinned": [_thinned(posterior, k, bundle) for k in (THINNED[-1:] if quick else THINNED)],
+        "bytes": posterior.positions.nbytes,
+    }
+
+
+def _teacher(name: str, bundle: DataBundle, seed: int, quick: bool) -> sbmc.Posterior:
+    """The posterior of 80 networks, as the study makes it."""
+    experiment = get_experiment(name)
+    variance = experiment.settings["prior_variance"]
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = paper_cnn(tuple(bundle.train[0].shape[1:]), bundle.classes)
+    training = {**experiment.training, **({"max_epochs": 2} if quick else {})}
+    model = sbmc.train_map(
+        network,
+        bundle.train,
+        bundle.validation,
+        prior_variance=variance,
+        initial="prior",
+        seed=seed,
+        progress=False,
+        **training,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sbmc.HealthWarning)
+        return sbmc.fit(
+            model,
+            bundle.train_and_validation,
+            s=0.1,
+            prior_variance=variance,
+            sampler=sbmc.HMC(epochs=4 if quick else 160),
+            particles=3 if quick else 10,
+            islands=4 if quick else 8,
+            seed=seed,
+            progress=False,
+        )
+
+
+def _scores(predict: Predict, bundle: DataBundle) -> dict[str, Any]:
+    """Accuracy, NLL, and by group the AUROC of telling it from the test rows by epistemic."""
+    inside = predict(bundle.test[0])
+    found = classification_metrics(inside, bundle.test[1])
+    outside = {group: predict(inputs) for group, inputs in bundle.ood.items()}
+    auroc = {group: _auroc(inside, [each]) for group, each in outside.items()}
+    auroc["all groups"] = _auroc(inside, list(outside.values()))
+    return {"accuracy": found["accuracy"], "nll": found["nll"], "auroc": auroc}
+
+
+def _auroc(inside: Any, outside: Sequence[Any]) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    scores: list[Tensor] = [inside.epistemic, *(each.epistemic for each in outside)]
+    labels = [0] * len(inside) + [1] * sum(map(len, outside))
+    return float(roc_auc_score(labels, torch.cat(scores).numpy()))
+
+
+def _times(teacher: Predict, student: Predict, rows: Tensor, repeats: int) -> dict[str, Any]:
+    """Seconds of the processor for a batch, and their ratio."""
+    seconds: dict[str, list[float]] = {"teacher": [], "student": []}
+    for predict in (teacher, student):
+        predict(rows)  # what is set up at first use is not counted
+    for _ in range(repeats):
+        for who, predict in (("teacher", teacher), ("student", student)):
+            began = time.process_time()
+            predict(rows)
+            seconds[who].append(time.process_time() - began)
+    median = {who: statistics.median(values) for who, values in seconds.items()}
+    return {"seconds": median, "ratio": median["teacher"] / median["student"]}
+
+
+def _thinned(posterior: sbmc.Posterior, k: int, bundle: DataBundle) -> dict[str, Any]:
+    """The teacher with k particles, and its file in bfloat16, read again."""
+    thinned = posterior.thin(k)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "thinned.sbmc"
+        thinned.save(file, dtype="bfloat16")
+        again = sbmc.load(file, posterior.model)
+        size = file.stat().st_size
+    return {
+        "particles": thinned.positions.shape[1],
+        "moved": thinned.settings["thinned"]["moved"],
+        "scores": _scores(thinned.predict, bundle),
+        "bfloat16_scores": _scores(again.predict, bundle),
+        "file_bytes": size,
+    }
+
+
+def distillation_table(record: dict[str, Any]) -> str:
+    """Means over seeds: the teacher, the student, and the difference that is allowed."""
+    lines: list[str] = []
+    for name in dict.fromkeys(row["dataset"] for row in record["rows"]):
+        rows = [row for row in record["rows"] if row["dataset"] == name]
+        groups = list(rows[0]["teacher_scores"]["auroc"])
+        headings = [
+            f"{name}, means of {len(rows)} seeds",
+            "accuracy",
+            "NLL",
+            *(f"AUROC, {group}".replace("_", " ") for group in groups),
+            "rows per second",
+            "weights",
+        ]
+        lines += [line(headings), line(["---"] + ["---:"] * (len(headings) - 1))]
+        ratio = statistics.median(row["ratio"] for row in rows)
+        numbers = rows[0]["networks"]
+        each = rows[0]["bytes"] // 4
+        lines.append(_line(f"{numbers} networks", rows, "teacher_scores", "1×", f"{each:,}"))
+        lines.append(
+            _line("distilled", rows, "student_scores", f"{ratio:.0f}×", f"{rows[0]['weights']:,}")
+        )
+        worst = [_worst(rows, "accuracy"), _worst(rows, "nll")]
+        cells = [f"{100 * worst[0]:+.2f}", f"{worst[1]:+.4f}"]
+        cells += [f"{_worst(rows, 'auroc', group):+.3f}" for group in groups]
+        least = min(row["ratio"] for row in rows)
+        lines.append(line(["the worst seed's change", *cells, f"{least:.0f}×", "–"]))
+        for position, part in enumerate(rows[0]["thinned"]):
+            thinned = [row["thinned"][position] for row in rows]
+            kept = max(each["particles"] for each in thinned)
+            label = f"thinned to {part['particles']}"
+            lines.append(_line(label, thinned, "scores", "–", f"{each // numbers * kept:,}"))
+            lines.append(
+                _line(
+                    f"thinned to {part['particles']}, bfloat16",
+                    thinned,
+                    "bfloat16_scores",
+                    "–",
+                    f"{part['file_bytes']:,} bytes",
+                )
+            )
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def _line(label: str, rows: Sequence[dict[str, Any]], part: str, speed: str, size: str) -> str:
+    scores = [row[part] for row in rows]
+    cells = [f"{100 * _mean([s['accuracy'] for s in scores]):.2f} %"]
+    cells.append(f"{_mean([s['nll'] for s in scores]):.4f}")
+    cells += [f"{_mean([s['auroc'][group] for s in scores]):.3f}" for group in scores[0]["auroc"]]
+    return line([label, *cells, speed, size])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _worst(rows: Sequence[dict[str, Any]], name: str, group: str | None = None) -> float:
+    """The student's change of a score that is worst: the lowest, and of NLL the highest."""
+    changes = []
+    for row in rows:
+        student, teacher = row["student_scores"][name], row["teacher_scores"][name]
+        changes.append(student - teacher if group is None else student[group] - teacher[group])
+    return max(changes) if name == "nll" else min(changes)
+
+
+def missed(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What a student falls short of, seed by seed."""
+    failures = []
+    for row in rows:
+        where = f"{row['dataset']}, seed {row['seed']}"
+        changes = {"accuracy": -_worst([row], "accuracy"), "NLL": _worst([row], "nll")}
+        for group in row["teacher_scores"]["auroc"]:
+            changes[f"AUROC of {group}"] = -_worst([row], "auroc", group)
+        for name, change in changes.items():
+            allowed = ALLOWED[name.split()[0].lower()]
+            if change > allowed:
+                failures.append(f"{where}: {name} is {change:.4f} worse, {allowed:g} allowed")
+        if row["ratio"] < REQUIRED_RATIO:
+            failures.append(
+                f"{where}: {row['ratio']:.1f} times as fast, {REQUIRED_RATIO:g} required"
+            )
+    return failures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what the record lacks, and print the table; 1 if a student misses its goal."""
+    parser = shared.make_parser("distillation", __doc__, repeats=41)
+    options = shared.parse(parser, arguments)
+    rows = json.loads(options.out.read_text("utf-8"))["rows"] if options.out.exists() else []
+    there = {(row["dataset"], row["seed"]) for row in rows}
+    for name in DATASETS[:1] if options.quick else DATASETS:
+        for seed in SEEDS[:1] if options.quick else SEEDS:
+            if (name, seed) in there:
+                continue
+            print(f"{name}, seed {seed}", file=sys.stderr, flush=True)
+            rows.append(measure(name, seed, quick=options.quick, repeats=options.repeats))
+            shared.write_record(options, "distillation", {"rows": rows})
+    print(distillation_table({"rows": rows}))
+    return 0 if options.quick else shared.tell_failures(missed(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
