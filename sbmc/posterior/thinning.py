@@ -8,12 +8,15 @@ is how far the mixture moves: zero for the weights of the posterior, and its ale
 parts are kept as the mean is. Particles are chosen one at a time, each where it brings this number
 down most (Frank-Wolfe with line search); the weights of the chosen are fitted anew, which is a
 problem of non-negative least squares; and in the end single ones are exchanged while that helps.
+Where there are few choices, all of them are tried.
 Only the products a_i·a_j are needed, so the predictions are never held together.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 
 # Relative to the largest product: below this a mixture has not moved but for rounding.
 ROUNDING = 1e-12
+# An exchange has to bring the loss down by this part of it.
+LEAST_GAIN = 1e-9
+# Where there are so few choices, all of them are tried.
+FEW_CHOICES = 500
 # Exchanges that are tried, at most; each fits weights anew.
 MOST_TRIALS = 5_000
 # Changes of probabilities below this one count as if it were this one.
@@ -91,17 +98,25 @@ def choose(products: np.ndarray, k: int) -> Choice:
         >>> choice.rows.tolist(), choice.weights.round(6).tolist()
         ([0, 1], [0.75, 0.25])
     """
+    count = len(products)
+    if math.comb(count, k) <= FEW_CHOICES:
+        every = (np.array(each) for each in itertools.combinations(range(count), k))
+        return min((_fitted(products, each) for each in every), key=lambda each: each.loss)
     nothing = ROUNDING * float(np.abs(np.diag(products)).max())
     best = _fitted(products, np.array([int(np.diag(products).argmin())]))
-    while len(best.rows) < k and best.loss > nothing:
-        added = _best_addition(products, best)
-        if added is None:
+    trials = MOST_TRIALS
+    while best.loss > nothing:
+        if len(best.rows) < k:
+            added = _best_addition(products, best)
+            if added is not None:
+                best = _fitted(products, np.append(best.rows, added))
+                continue
+        # Vectors without weight are left out of a better choice, which then has room for others.
+        better, trials = _exchanged(products, best, trials)
+        if better is None:
             break
-        grown = _fitted(products, np.append(best.rows, added))
-        if grown.loss >= best.loss:
-            break
-        best = grown
-    return _exchanged(products, best, nothing)
+        best = better
+    return best
 
 
 def _best_addition(products: np.ndarray, now: Choice) -> int | None:
@@ -119,28 +134,28 @@ def _best_addition(products: np.ndarray, now: Choice) -> int | None:
     return int(gain.argmax())
 
 
-def _exchanged(products: np.ndarray, best: Choice, nothing: float) -> Choice:
-    """Exchange one vector for another while that helps, and the number of trials allows."""
-    trials = 0
-    improved = True
-    while improved and best.loss > nothing:
-        improved = False
-        for position in range(len(best.rows)):
-            for other in range(len(products)):
-                if other in best.rows:
-                    continue
-                trials += 1
-                if trials > MOST_TRIALS:
-                    return best
-                tried = best.rows.copy()
-                tried[position] = other
-                candidate = _fitted(products, tried)
-                if candidate.loss < best.loss * (1 - 1e-9):
-                    best, improved = candidate, True
-                    break
-            if improved:
-                break
-    return best
+def _exchanged(products: np.ndarray, best: Choice, trials: int) -> tuple[Choice | None, int]:
+    """The best exchange of one vector for another.
+
+    Args:
+        products: of all vectors.
+        best: the vectors that are chosen now.
+        trials: exchanges that may still be tried.
+
+    Returns:
+        The better choice, or None if there is none; and how many trials are left.
+    """
+    others = np.setdiff1d(np.arange(len(products)), best.rows)
+    pairs = [(position, other) for position in range(len(best.rows)) for other in others]
+    found = None
+    least = best.loss * (1 - LEAST_GAIN)
+    for position, other in pairs[:trials]:
+        tried = best.rows.copy()
+        tried[position] = other
+        candidate = _fitted(products, tried)
+        if candidate.loss < least:
+            found, least = candidate, candidate.loss
+    return found, max(0, trials - len(pairs))
 
 
 def _fitted(products: np.ndarray, index: np.ndarray) -> Choice:

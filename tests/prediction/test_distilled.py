@@ -25,7 +25,9 @@ def classes(share=(0.3, 0.01)):
 
 
 def numbers():
-    noise, epistemic = (torch.tensor([[a, b]] * 3, dtype=torch.float64) for a, b in ((4, 1), (5, 8)))
+    noise, epistemic = (
+        torch.tensor([[a, b]] * 3, dtype=torch.float64) for a, b in ((4, 1), (5, 8))
+    )
     means = torch.arange(6.0, dtype=torch.float64).view(3, 2)
     return distilled_prediction(means, noise + epistemic, noise, epistemic, classes=False)
 
@@ -79,7 +81,7 @@ def test_what_only_particles_know_is_refused_with_a_remedy():
     for ask in (lambda p: p.features(), lambda p: p.split("zero-one")):
         with pytest.raises(BadInput, match="particles"):
             ask(classes())
-    with pytest.raises(BadInput, match="Ask `posterior.predict"):
+    with pytest.raises(BadInput, match=r"Ask `posterior\.predict"):
         classes()._need_particles()
     with pytest.raises(BadInput, match="'credible' for classes"):
         classes().interval()

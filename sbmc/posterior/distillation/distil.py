@@ -149,7 +149,10 @@ def _source(posterior: Posterior, data: Any) -> Source:
     elif not pair and not isinstance(data, DataLoader):
         return Source(_ready(posterior, data), None)
     examples = as_examples(data)
-    return Source(_ready(posterior, examples.inputs), examples.targets)
+    targets = examples.targets
+    if posterior.likelihood.classification and targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]  # labels in a column, as a network with one logit takes them
+    return Source(_ready(posterior, examples.inputs), targets)
 
 
 def _ready(posterior: Posterior, inputs: Any) -> Inputs:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmc.checks import is_whole, require
-from sbmc.model.data import Inputs, leaves, tree_map
+from sbmc.model.data import Inputs, count, tree_map
 from sbmc.model.dataset_inputs import arity_of, dataset_inputs, is_dataset
 from sbmc.model.threads import threads_for
 from sbmc.posterior.distillation.fidelity import Fidelity
@@ -56,6 +56,7 @@ class Distilled:
             was measured.
         architecture: of a student that was built by sbmc; None for one that was given.
         settings: how it was made, as plain values.
+        dtype: of inputs and weights.
     """
 
     def __init__(
@@ -69,28 +70,25 @@ class Distilled:
         self.fidelity = fidelity
         self.settings = settings
         self.architecture = architecture
+        # Read once: going through the modules takes longer than a layer of a small network.
+        first = next(network.parameters())
+        self.dtype, self._device = first.dtype, first.device
+        self._weights = sum(weight.numel() for weight in network.parameters())
 
     def __repr__(self) -> str:
-        weights = sum(weight.numel() for weight in self.network.parameters())
         kind = "classes" if self._classes else "numbers"
-        return f"Distilled({kind}, weights={weights:,}; {self.fidelity})"
+        return f"Distilled({kind}, weights={self._weights:,}; {self.fidelity})"
 
     def _repr_html_(self) -> str:
         """HTML for a notebook: the network, its teacher, and what was lost."""
-        weights = sum(weight.numel() for weight in self.network.parameters())
         rows = [
             ("teacher", f"{self.settings['particles']} networks"),
             ("student", str(self.architecture or type(self.network.student).__name__)),
-            ("weights", f"{weights:,}"),
+            ("weights", f"{self._weights:,}"),
             *(self.fidelity.lines() if self.fidelity is not None else ()),
         ]
         cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
         return f"<table><caption>sbmc distilled network</caption>{cells}</table>"
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of inputs and weights."""
-        return next(self.network.parameters()).dtype
 
     @property
     def _classes(self) -> bool:
@@ -118,14 +116,12 @@ class Distilled:
         if is_dataset(inputs):
             inputs = dataset_inputs(inputs, arity)
         batches = checked_batches(inputs, self.dtype, arity, lambda _: batch_size or BATCH)[1]
-        weights = list(self.network.parameters())
-        size = sum(weight.numel() for weight in weights)
         parts: list[Any] = []
         with torch.no_grad():
             for batch in batches:
-                work = multiplications(leaves(batch)[0].flatten(1), len(leaves(batch)[0]), size)
-                with threads_for(work, size, apart=False):
-                    parts.append(self._ask(tree_map(lambda t: t.to(weights[0].device), batch)))
+                work = multiplications(batch, count(batch), self._weights)
+                with threads_for(work, self._weights, apart=False):
+                    parts.append(self._ask(tree_map(lambda t: t.to(self._device), batch)))
         return parts[0] if len(parts) == 1 else concatenate(parts)
 
     def _ask(self, batch: Inputs) -> DistilledPrediction | DistilledRegressionPrediction:
