@@ -27,6 +27,7 @@ from torch import Tensor
 
 import sbmc
 from benchmarks import options as shared
+from benchmarks import readme
 from benchmarks.tables import line
 from sbmc.datasets import DataBundle
 from sbmc.prediction.metrics import classification_metrics
@@ -34,6 +35,7 @@ from sbmc_studies.data import load_dataset
 from sbmc_studies.experiments.experiment import get_experiment
 from sbmc_studies.experiments.networks import paper_cnn
 
+PAGE = Path(__file__).parents[1] / "docs" / "distillation.md"
 DATASETS = ("digits", "mnist7")
 SEEDS = (0, 1, 2)
 THINNED = (20, 10)
@@ -163,56 +165,51 @@ def _thinned(posterior: sbmc.Posterior, k: int, bundle: DataBundle) -> dict[str,
 
 
 def distillation_table(record: dict[str, Any]) -> str:
-    """Means over seeds: the teacher, the student, and the difference that is allowed."""
-    lines: list[str] = []
-    for name in dict.fromkeys(row["dataset"] for row in record["rows"]):
-        rows = [row for row in record["rows"] if row["dataset"] == name]
-        groups = list(rows[0]["teacher_scores"]["auroc"])
-        headings = [
-            f"{name}, means of {len(rows)} seeds",
-            "accuracy",
-            "NLL",
-            *(f"AUROC, {group}".replace("_", " ") for group in groups),
-            "rows per second",
-            "weights",
-        ]
-        lines += [line(headings), line(["---"] + ["---:"] * (len(headings) - 1))]
-        ratio = statistics.median(row["ratio"] for row in rows)
-        numbers = rows[0]["networks"]
-        each = rows[0]["bytes"] // 4
-        lines.append(_line(f"{numbers} networks", rows, "teacher_scores", "1×", f"{each:,}"))
-        lines.append(
-            _line("distilled", rows, "student_scores", f"{ratio:.0f}×", f"{rows[0]['weights']:,}")
-        )
-        worst = [_worst(rows, "accuracy"), _worst(rows, "nll")]
-        cells = [f"{100 * worst[0]:+.2f}", f"{worst[1]:+.4f}"]
-        cells += [f"{_worst(rows, 'auroc', group):+.3f}" for group in groups]
-        least = min(row["ratio"] for row in rows)
-        lines.append(line(["the worst seed's change", *cells, f"{least:.0f}×", "–"]))
-        for position, part in enumerate(rows[0]["thinned"]):
-            thinned = [row["thinned"][position] for row in rows]
-            kept = max(each["particles"] for each in thinned)
-            label = f"thinned to {part['particles']}"
-            lines.append(_line(label, thinned, "scores", "–", f"{each // numbers * kept:,}"))
-            lines.append(
-                _line(
-                    f"thinned to {part['particles']}, bfloat16",
-                    thinned,
-                    "bfloat16_scores",
-                    "–",
-                    f"{part['file_bytes']:,} bytes",
-                )
-            )
-        lines.append("")
-    return "\n".join(lines).rstrip()
+    """Means over seeds, of each data set a table: the teacher, the student, thinned teachers."""
+    names = dict.fromkeys(row["dataset"] for row in record["rows"])
+    tables = [[row for row in record["rows"] if row["dataset"] == name] for name in names]
+    return "\n\n".join("\n".join(_lines(rows)) for rows in tables)
 
 
-def _line(label: str, rows: Sequence[dict[str, Any]], part: str, speed: str, size: str) -> str:
+def _lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    groups = list(rows[0]["teacher_scores"]["auroc"])
+    headings = [f"{rows[0]['dataset']}, {len(rows)} seeds", "accuracy", "NLL"]
+    headings += [f"AUROC, {group}".replace("_", " ") for group in groups]
+    headings += ["speed", "bytes"]
+    ratios = [row["ratio"] for row in rows]
+    networks, size = rows[0]["networks"], rows[0]["bytes"]
+    changes = [f"{100 * _worst(rows, 'accuracy'):+.2f}", f"{_worst(rows, 'nll'):+.4f}"]
+    changes += [f"{_worst(rows, 'auroc', group):+.3f}" for group in groups]
+    lines = [
+        line(headings),
+        line(["---"] + ["---:"] * (len(headings) - 1)),
+        _line(f"{networks} networks", rows, "teacher_scores", "1×", size),
+        _line(
+            "**distilled**",
+            rows,
+            "student_scores",
+            f"{statistics.median(ratios):.0f}×",
+            4 * rows[0]["weights"],
+        ),
+        line(["change, in the worst seed", *changes, f"{min(ratios):.0f}×", "–"]),
+    ]
+    for position in range(len(rows[0]["thinned"])):
+        thinned = [row["thinned"][position] for row in rows]
+        kept = thinned[0]["particles"]
+        label = f"thinned to {kept}"
+        lines.append(_line(label, thinned, "scores", "–", size // networks * kept))
+        file = thinned[0]["file_bytes"]
+        lines.append(_line(f"{label}, file in bfloat16", thinned, "bfloat16_scores", "–", file))
+    return lines
+
+
+def _line(label: str, rows: Sequence[dict[str, Any]], part: str, speed: str, size: int) -> str:
     scores = [row[part] for row in rows]
-    cells = [f"{100 * _mean([s['accuracy'] for s in scores]):.2f} %"]
-    cells.append(f"{_mean([s['nll'] for s in scores]):.4f}")
-    cells += [f"{_mean([s['auroc'][group] for s in scores]):.3f}" for group in scores[0]["auroc"]]
-    return line([label, *cells, speed, size])
+    cells = [f"{100 * _mean([each['accuracy'] for each in scores]):.2f} %"]
+    cells.append(f"{_mean([each['nll'] for each in scores]):.4f}")
+    groups = scores[0]["auroc"]
+    cells += [f"{_mean([each['auroc'][group] for each in scores]):.3f}" for group in groups]
+    return line([label, *cells, speed, f"{size:,}"])
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -247,8 +244,13 @@ def missed(rows: Sequence[dict[str, Any]]) -> list[str]:
     return failures
 
 
+def fill(text: str, records: Path) -> str:
+    """Put the table of the record into the page's text; see `benchmarks.readme`."""
+    return readme.fill(text, records, {"distillation": ("distillation", distillation_table)})
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what the record lacks, and print the table; 1 if a student misses its goal."""
+    """Measure what the record lacks, and fill the page; 1 if a student misses its goal."""
     parser = shared.make_parser("distillation", __doc__, repeats=21)
     options = shared.parse(parser, arguments)
     rows = json.loads(options.out.read_text("utf-8"))["rows"] if options.out.exists() else []
@@ -261,7 +263,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(measure(name, seed, quick=options.quick, repeats=options.repeats))
             shared.write_record(options, "distillation", {"rows": rows})
     print(distillation_table({"rows": rows}))
-    return 0 if options.quick else shared.tell_failures(missed(rows))
+    if options.quick:
+        return 0
+    if options.out == shared.RECORDS / "distillation.json":
+        PAGE.write_text(fill(PAGE.read_text("utf-8"), shared.RECORDS), "utf-8")
+    return shared.tell_failures(missed(rows))
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def rank_correlation(first: Tensor, second: Tensor) -> float | None:
         From −1 to 1; None if all numbers of one are equal.
 
     Example:
-        >>> rank_correlation(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 4.0, 9.0]))
+        >>> round(rank_correlation(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 4.0, 9.0])), 9)
         1.0
     """
     ranks = [_ranks(values.detach().cpu().double().flatten()) for values in (first, second)]
