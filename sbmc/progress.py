@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
-from sbmc.checks import require
+from sbmc.checks import require_flag
 
 # A task that ends within so many seconds needs no bar.
 PATIENCE = 2.0
@@ -66,9 +66,7 @@ def open_progress(
         >>> with open_progress(False, "training", total=2, unit="epochs") as bar:
         ...     bar.update(1, loss=0.7)
     """
-    require(
-        progress is None or isinstance(progress, bool), "progress", "True, False or None", progress
-    )
+    require_flag("progress", progress, optional=True)
     bar = _choose(progress, sys.stderr, task, total, unit, before, expected)
     try:
         yield bar

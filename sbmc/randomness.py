@@ -64,12 +64,22 @@ def generator(seed: int, *path: int) -> torch.Generator:
     """
     # The bounds are those within which SeedSequence distinguishes all paths: it cuts larger numbers
     # into words of 32 bits, so that the path (2**32,) would be the path (0, 1).
-    require(_integer_below(2**128, seed), "seed", "an integer from 0 to 2**128 - 1", seed)
+    require_seed(seed)
     for i, step in enumerate(path):
         rule = "an integer from 0 to 2**32 - 1"
         require(_integer_below(2**32, step), f"path[{i}]", rule, step)
     sequence = np.random.SeedSequence(int(seed), spawn_key=tuple(int(step) for step in path))
     return _from_state(sequence.generate_state(_STATE_WORDS))
+
+
+def require_seed(seed: object) -> None:
+    """Refuse what `generator` cannot start from."""
+    require(_integer_below(2**128, seed), "seed", "an integer from 0 to 2**128 - 1", seed)
+
+
+def require_short_seed(seed: object) -> None:
+    """Refuse what scikit-learn cannot start from."""
+    require(_integer_below(2**32, seed), "seed", "an integer from 0 to 2**32 - 1", seed)
 
 
 def _from_state(state_words: np.ndarray) -> torch.Generator:

@@ -5,7 +5,6 @@ Fitted by laplace-torch (Daxberger et al., 2021), which comes with the extra `la
 
 from __future__ import annotations
 
-import copy
 import time
 from dataclasses import replace
 from typing import Any
@@ -19,15 +18,16 @@ from sbmc.baselines.result import (
     single_network_posterior,
     trained_epochs,
 )
-from sbmc.checks import Phrase, nearest, require
+from sbmc.checks import Phrase, require, require_choice
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood, known_variance
+from sbmc.model.calling import errors_in_words, require_dependence, require_rows
 from sbmc.model.data import Examples, as_examples
-from sbmc.model.functional import call_model
+from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
 from sbmc.prior.laplace_fit import fit_laplace
-from sbmc.randomness import Stream, generator
+from sbmc.randomness import Stream, generator, require_seed
 from sbmc.training.settings import check_variance, require_count
 from sbmc.training.setup import check_variance_size
 
@@ -92,12 +92,10 @@ def laplace(
         Posterior(islands=1, particles=4, dim=6)
     """
     began = time.perf_counter()
-    hint = nearest(str(structure), STRUCTURES).rstrip("?")
-    rule = "one of " + ", ".join(map(repr, STRUCTURES)) + hint
-    require(structure in STRUCTURES, "structure", rule, structure)
+    require_choice("structure", structure, STRUCTURES)
     for name, value in (("samples", samples), ("batch_size", batch_size)):
-        require_count(value, name)
-    require_count(seed, "seed", least=0)
+        require_count(name, value)
+    require_seed(seed)
     check_variance(prior_variance)
     model = unwrapped(model)
     space = select_parameters(model, parameters)
@@ -158,9 +156,12 @@ def _checked(
     single = isinstance(examples.inputs, Tensor)
     rule = "a pair of one input tensor and targets for a Laplace approximation"
     require(single, "data", rule, Phrase("several input tensors"))
-    module = copy.deepcopy(model).eval()
-    with torch.no_grad():
-        outputs = call_model(module, {}, examples.slice(0, 2)[0])
+    few = examples.slice(0, 2)[0]
+    with torch.enable_grad(), errors_in_words(model, few):
+        outputs = LoopForward(model, space)(weights[None].clone().requires_grad_(), few)[0]
+        require_rows(outputs, few)
+        require_dependence(outputs)
+    outputs = outputs.detach()
     return replace(examples, targets=family.check(examples.targets, outputs)), outputs.shape[-1]
 
 

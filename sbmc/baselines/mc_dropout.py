@@ -25,7 +25,7 @@ from sbmc.model.noise import require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
-from sbmc.randomness import Stream, generator
+from sbmc.randomness import Stream, generator, require_seed
 from sbmc.training import train_ensemble
 from sbmc.training.settings import require_count
 
@@ -73,7 +73,7 @@ def mc_dropout(
         >>> mc_dropout(nn.Linear(4, 2), data, samples=3, max_epochs=2)
         Posterior(islands=1, particles=3, dim=10)
     """
-    require_count(samples, "samples")
+    require_count("samples", samples)
     trained = train_mc_dropout(
         model,
         train,
@@ -207,8 +207,9 @@ def dropout_posterior(
     """
     began = time.perf_counter()
     _check_rate(rate)
-    require_count(samples, "samples")
-    require_count(seed, "seed", least=0)
+    rate = float(rate)
+    require_count("samples", samples)
+    require_seed(seed)
     family = as_likelihood(likelihood)
     trained = unwrapped(trained)
     space = select_parameters(trained, parameters)

@@ -10,7 +10,7 @@ from sbmc.baselines.result import describe_parameters, describe_variance
 from sbmc.model.parameters import Selection
 from sbmc.posterior.posterior import Posterior
 from sbmc.training import train_ensemble
-from sbmc.training.settings import require_count
+from sbmc.training.settings import check_variance, require_count
 
 
 def randomised_map(
@@ -58,7 +58,8 @@ def randomised_map(
         >>> randomised_map(nn.Linear(2, 2), data, samples=3, max_epochs=2)
         Posterior(islands=1, particles=3, dim=6)
     """
-    require_count(samples, "samples")
+    require_count("samples", samples)
+    check_variance(prior_variance)
     ensemble = train_ensemble(
         model,
         train,

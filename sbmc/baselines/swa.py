@@ -130,6 +130,10 @@ def train_swa(
     return run.model
 
 
+# No loss survives a step of this size, and torch's optimisers take no larger one.
+MOST_RATE = 1e6
+
+
 @dataclass(frozen=True, kw_only=True)
 class SWASettings:
     """Settings of a run, checked; see `train_swa` for what they mean."""
@@ -145,15 +149,20 @@ class SWASettings:
     initial: str
 
     def __post_init__(self) -> None:
-        require_count(self.epochs, "epochs")
-        require_count(self.warmup_epochs, "warmup_epochs", least=0)
+        require_count("epochs", self.epochs)
+        require_count("warmup_epochs", self.warmup_epochs, 0)
         rule = f"fewer than the {self.epochs} epochs"
         require(self.warmup_epochs < self.epochs, "warmup_epochs", rule, self.warmup_epochs)
-        rate = self.swa_learning_rate
-        good = is_number(rate) and 0 < rate < math.inf
-        require(good, "swa_learning_rate", "positive and finite", rate)
+        for name in ("learning_rate", "swa_learning_rate"):
+            rate = getattr(self, name)
+            good = is_number(rate) and 0 < rate <= MOST_RATE
+            require(good, name, f"positive and at most {MOST_RATE:g}", rate)
+            object.__setattr__(self, name, float(rate))
+        require_count("batch_size", self.batch_size)
         good = is_number(self.momentum) and 0 <= self.momentum < 1
         require(good, "momentum", "at least 0 and less than 1", self.momentum)
+        for name, kind in (("batch_size", int), ("momentum", float)):
+            object.__setattr__(self, name, kind(getattr(self, name)))  # of other libraries
         self.start  # noqa: B018  (checks what the two kinds of training share)
 
     @property

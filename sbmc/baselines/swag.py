@@ -111,8 +111,8 @@ def swag(
         >>> swag(nn.Linear(2, 2), data, samples=3, epochs=5, warmup_epochs=2)
         Posterior(islands=1, particles=3, dim=6)
     """
-    require_count(samples, "samples")
-    require_count(rank, "rank")
+    require_count("samples", samples)
+    require_count("rank", rank)
     require(rank >= 2, "rank", "at least 2", rank)
     good = is_number(scale) and 0 < scale < math.inf
     require(good, "scale", "positive and finite", scale)
@@ -133,7 +133,7 @@ def swag(
     space = select_parameters(model, parameters)
     check_variance_size(prior_variance, space.dim)
     data = checked_data(model, space, train, validation, as_likelihood(likelihood))
-    path = Collector(rank)
+    path = Collector(int(rank))
     run = run_swa(model, space, data, settings, path.add, progress)
     began = time.perf_counter()
     moments = path.moments()

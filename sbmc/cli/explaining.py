@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,8 @@ from sbmc.likelihoods import Gaussian
 from sbmc.target.explanation import find_explanation
 
 # The noise of a Gaussian likelihood changes no time.
+# Numbers that are made up, at most: more than that is no example of a network's inputs.
+MOST_NUMBERS = 100_000_000
 LIKELIHOODS = {"categorical": "categorical", "gaussian": Gaussian(noise_variance=1.0)}
 
 
@@ -66,9 +69,9 @@ def explain_own_model(
     except Exception as error:
         raise BadInput(
             f"`model` must be one that takes inputs of shape {tuple(inputs.shape)} and dtype "
-            f"{str(inputs.dtype).removeprefix('torch.')}, but got {reference!r}, which raised "
-            f"{type(error).__name__}: {error}. Give its own with --input-shape (--tokens for an "
-            "embedding) or --data."
+            f"{str(inputs.dtype).removeprefix('torch.')}, but got {reference!r}, whose forward "
+            "fails on them. Give its own with --input-shape (--tokens for an embedding) or --data; "
+            "--debug shows the error."
         ) from error
     found = find_explanation(
         model,
@@ -127,9 +130,11 @@ def made_up_inputs(shape: str, examples: int, tokens: int | None = None) -> Tens
         (torch.Size([5, 1, 28, 28]), torch.int64)
     """
     sizes = shape.strip().lower().split("x")
-    good = all(size.isdecimal() and int(size) > 0 for size in sizes)
+    good = all(size.isdecimal() and len(size) < 20 and int(size) > 0 for size in sizes)
     require(good, "input_shape", "whole numbers with x between them, such as 1x28x28", shape)
     full = examples, *map(int, sizes)
+    large = math.prod(full) <= MOST_NUMBERS
+    require(large, "input_shape", f"of at most {MOST_NUMBERS:,} numbers in all", shape)
     rng = torch.Generator().manual_seed(0)
     if tokens is not None:
         return torch.randint(tokens, full, generator=rng)

@@ -70,7 +70,7 @@ def head_command(
         "sampler": sbmc.HMC(epochs=read_count("epochs", epochs)),
         "max_epochs": read_count("max_epochs", max_epochs),
         "held_out": read_count("held_out", held_out),
-        "seed": read_count("seed", seed, least=0),
+        "seed": read_count("seed", seed, least=0, most=2**128 - 1),
     }
     names = [path.stem for path in ood or []]
     require(len(set(names)) == len(names), "ood", "files of different names", names)

@@ -24,6 +24,8 @@ from sbmc.storage.files import CheckpointError
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+# Longer words of a message are cut: they are what was typed, and not what is wrong with it.
+LONGEST = 200
 
 app = typer.Typer(
     add_completion=False,
@@ -97,6 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, interruption = INTERRUPTED, str(error)
     except CheckpointError as error:
         return _complain(error, str(error), FAILED, given)
+    except OSError as error:
+        if error.filename is None:
+            return _complain(error, f"{type(error).__name__}: {error}", FAILED, given)
+        rule = "a path that the system can read and write"
+        message = f"`path` must be {rule}, but got {str(error.filename)!r} ({error.strerror})."
+        return _complain(error, message, BAD_INPUT, given)
     except Exception as error:
         return _complain(error, f"{type(error).__name__}: {error}", FAILED, given)
     if code == INTERRUPTED:
@@ -107,8 +115,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _complain(error: Exception, message: str, code: int, arguments: Sequence[str]) -> int:
     if "--debug" in arguments:
         traceback.print_exception(error)
-    print("sbmc: " + " ".join(message.split()), file=sys.stderr)
+    print("sbmc: " + " ".join(_shortened(message.split())), file=sys.stderr)
     return code
+
+
+def _shortened(words: Sequence[str]) -> list[str]:
+    return [each if len(each) <= LONGEST else f"{each[: LONGEST // 2]}..." for each in words]
 
 
 def _explain(error: Any) -> str:
@@ -124,10 +136,20 @@ def _explain(error: Any) -> str:
     if hasattr(error, "param_type"):  # something required is missing
         name = error.param.name if error.param else "argument"
         return f"`{name}` must be given, but got nothing; see `{where} --help`."
+    message = error.format_message()
+    if option and "requires an argument" in message:
+        return f"`{option}` must be followed by a value, but got nothing; see `{where} --help`."
+    if "extra argument" in message:
+        extra = message.partition("(")[2].rstrip(").")
+        return f"`arguments` must be those of `{where}` (see --help), but got {extra!r} besides."
+    parameter = getattr(error, "param", None)
+    if parameter is not None:
+        given = "a text that is no path" if "null byte" in message else "another value"
+        return f"`{parameter.opts[-1]}` must be as `{where} --help` says, but got {given}."
     commands = getattr(command, "commands", None)
     if commands and not hasattr(error, "param"):
         quoted = error.message.split("'")
         given = quoted[1] if len(quoted) > 2 else error.message
         hint = nearest(given, commands)
         return f"`command` must be one of {', '.join(commands)}, but got {given!r}.{hint}"
-    return f"`{where}`: {error.format_message()}"
+    return f"`{where}` must be called as its --help says, but got a mistake: {message}"

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from sbmc.checks import BadInput, require
+from sbmc.checks import MOST_COUNT, BadInput, require
 
 Text = str | None
 
@@ -94,19 +94,20 @@ def given_options(options: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def read_count(name: str, text: Text, least: int = 1) -> int:
+def read_count(name: str, text: Text, least: int = 1, most: int = MOST_COUNT) -> int:
     """Read a whole number.
 
     Args:
         name: the option, for the error message.
         text: what was given.
         least: the smallest number that is allowed.
+        most: the largest one.
 
     Returns:
         The number.
 
     Raises:
-        BadInput: the text is no whole number, or a smaller one.
+        BadInput: the text is no whole number, or one outside the bounds.
 
     Example:
         >>> read_count("folds", "5", least=2)
@@ -117,8 +118,10 @@ def read_count(name: str, text: Text, least: int = 1) -> int:
         sbmc.checks.BadInput: `folds` must be a whole number of at least 2, but got '1'.
     """
     digits = (text or "").strip()
-    good = digits.isdecimal() and int(digits) >= least
+    # Longer numbers are beyond what anyone counts up to, and Python refuses to read them.
+    good = digits.isdecimal() and len(digits) < 1000 and int(digits) >= least
     require(good, name, f"a whole number of at least {least}", text)
+    require(int(digits) <= most, name, f"at most {most:,}", text)
     return int(digits)
 
 

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import Phrase, require
 from sbmc.confidence.base import BaseConfidence, Judged, Predict, reference_quantiles
 from sbmc.confidence.classifier import ConfidenceClassifier
+from sbmc.likelihoods.categorical import label_remedy, require_integers, require_labels
 from sbmc.model.data import as_examples
 from sbmc.prediction.prediction import Prediction
+from sbmc.randomness import require_short_seed
 
 ABSTAIN = -1
 
@@ -141,7 +143,7 @@ def fit_confidence(
         >>> confidence.decide(torch.tensor([[4.0], [0.0]])).labels.tolist()
         [1, -1]
     """
-    require(is_whole(seed) and seed >= 0, "seed", "a non-negative integer", seed)
+    require_short_seed(seed)
     classifier = ConfidenceClassifier(threshold, random_state=seed)
     classifier.check_settings()
     inside, wrong, outside = _features(predict, data, ood)
@@ -161,6 +163,11 @@ def fit_confidence(
         warnings.warn(message, UserWarning, stacklevel=2)
     truth = np.concatenate([wrong.astype(int), np.ones(len(outside), dtype=int)])
     features = np.concatenate([inside, outside])
+    fewest = int(np.bincount(truth, minlength=2).min())
+    rule = "at least two predictions that are right and two that are wrong or out of domain"
+    enough = threshold != "f1" or fewest >= 2
+    shown = Phrase(f"{fewest}; a number as threshold needs no cross-validation")
+    require(enough, "data", f"{rule}, for threshold='f1'", shown)
     classifier.fit(features, truth)
     scores = (
         classifier.predict_proba(part)[:, 1] if len(part) else np.empty(0)
@@ -179,7 +186,13 @@ def _features(
     is_classes = isinstance(prediction, Prediction)
     kind = Phrase(type(prediction).__name__)
     require(is_classes, "predict", "of classes; numbers have `fit_interval_confidence`", kind)
-    wrong = (prediction.labels.cpu() != examples.targets.cpu()).numpy()
+    targets = examples.targets.cpu()
+    require_integers(targets, "data targets")
+    same = Phrase(f"shape {tuple(targets.shape)}{label_remedy(targets)}")
+    fits = targets.shape == prediction.labels.shape
+    require(fits, "data targets", f"of shape {tuple(prediction.labels.shape)}", same)
+    require_labels(targets, prediction.probs.shape[-1], "data targets")
+    wrong = (prediction.labels.cpu() != targets).numpy()
     inside = prediction.features().detach().cpu().numpy()
     groups = ood_groups(ood, named_inputs=isinstance(examples.inputs, Mapping))
     outside = [predict(group).features().detach().cpu().numpy() for group in groups]

@@ -57,6 +57,8 @@ class BaseConfidence(ABC):
         reference: Mapping[str, np.ndarray] | None = None,
         guaranteed: Guarantee | None = None,
     ) -> None:
+        good = origin is None or isinstance(origin, str)
+        require(good, "origin", "the digest of a posterior, posterior.origin, or None", origin)
         self.origin = origin
         self.guaranteed = guaranteed
         self._predict = predict

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sbmc.checks import BadInput, Phrase, is_number, is_whole, require
+from sbmc.checks import BadInput, Phrase, is_number, require, require_count
 from sbmc.confidence.thresholds import f1_threshold
 from sbmc.log import logger
 
@@ -135,7 +135,7 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
         require(good, "threshold", rule, self.threshold)
         for name in ("hidden", "max_iter"):
             value = getattr(self, name)
-            require(is_whole(value) and value > 0, name, "a positive integer", value)
+            require_count(name, value)
 
     def _choose_threshold(self, X: np.ndarray, truth: np.ndarray) -> float:
         if self.threshold != "f1":

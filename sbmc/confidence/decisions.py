@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.checks import require
+from sbmc.checks import Phrase, require
 from sbmc.prediction.metrics import RiskCoverage, risk_curve
+from sbmc.storage.arrays import as_floats, as_tensor
 
 
 def two_level_accuracy(score: Any, wrong: Any, thresholds: Any) -> np.ndarray:
@@ -42,7 +43,9 @@ def two_level_accuracy(score: Any, wrong: Any, thresholds: Any) -> np.ndarray:
     score, wrong = checked_scores(score, wrong)
     order = np.argsort(score, kind="stable")
     wrong_so_far = np.concatenate([[0], np.cumsum(wrong[order])])
-    answered = np.searchsorted(score[order], np.asarray(thresholds, dtype=float), side="left")
+    answered = np.searchsorted(
+        score[order], as_floats(thresholds, "thresholds", numbers=True), side="left"
+    )
     right_answers = answered - wrong_so_far[answered]
     right_abstentions = wrong_so_far[-1] - wrong_so_far[answered]
     return (right_answers + right_abstentions) / len(score)
@@ -75,11 +78,13 @@ def risk_coverage(score: Any, wrong: Any) -> RiskCoverage:
 
 def checked_scores(score: Any, wrong: Any) -> tuple[np.ndarray, np.ndarray]:
     """Scores as float64 and outcomes as booleans, both `(examples,)`, checked."""
-    score, wrong = np.asarray(score, dtype=np.float64), np.asarray(wrong)
+    score, wrong = as_floats(score, "score"), as_tensor(wrong, "wrong").cpu().numpy()
     good = score.ndim == 1 and len(score) > 0
     require(good, "score", "of shape (examples,), with at least one", score.shape)
     require(bool(np.isfinite(score).all()), "score", "finite", score[~np.isfinite(score)][:1])
     rule = f"of the shape of the scores, {score.shape}"
     require(wrong.shape == score.shape, "wrong", rule, wrong.shape)
-    require(bool(np.isin(wrong, (0, 1)).all()), "wrong", "true or false", wrong.dtype)
+    require(
+        bool(np.isin(wrong, (0, 1)).all()), "wrong", "true or false", Phrase(f"dtype {wrong.dtype}")
+    )
     return score, wrong.astype(bool)

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.checks import Phrase, is_number, is_whole, require
+from sbmc.checks import is_whole, require, require_count
 from sbmc.confidence.decisions import checked_scores
+from sbmc.prediction.predictive import checked_level
+from sbmc.storage.arrays import as_floats
 
 ASSUMPTION = "holds for inputs drawn independently and like the calibration data; void under shift"
 # The first test is made where about this many times the smallest number of answers is expected:
@@ -60,7 +62,7 @@ class Guarantee:
 
     def answer(self, score: Any) -> np.ndarray:
         """Whether to answer each input, `(examples,)` booleans, given its score."""
-        score = np.asarray(score, dtype=np.float64)
+        score = as_floats(score, "score", numbers=True)
         if self.threshold is None:
             return np.zeros(score.shape, dtype=bool)
         return score < self.threshold
@@ -119,10 +121,11 @@ def guaranteed_threshold(
         (0.7, 0.7, 0)
     """
     score, wrong = checked_scores(score, wrong)
-    thresholds = np.atleast_1d(np.asarray(grid, dtype=np.float64))
+    thresholds = np.atleast_1d(as_floats(grid, "grid", numbers=True))
     rising = thresholds.ndim == 1 and bool((np.diff(thresholds) > 0).all()) and len(thresholds) > 0
     require(rising, "grid", "thresholds that rise", thresholds)
     needed = calibration_size(alpha, delta)
+    alpha, delta = float(alpha), float(delta)
     rule = (
         f"of at least {needed} examples for an error of at most {alpha:g} "
         f"with probability {1 - delta:g}"
@@ -167,7 +170,8 @@ def upper_bound(errors: int, answered: int, delta: float) -> float:
         >>> round(upper_bound(0, 149, 0.05), 5), upper_bound(3, 3, 0.05), upper_bound(0, 0, 0.05)
         (0.0199, 1.0, 1.0)
     """
-    good = is_whole(errors) and is_whole(answered) and 0 <= errors <= answered
+    require_count("answered", answered, 0)
+    good = is_whole(errors) and 0 <= errors <= answered
     require(good, "errors", "an integer from 0 to the number answered", errors)
     level = _open_fraction("delta", delta)
     return float(_upper_bounds(np.array([errors]), np.array([answered]), level)[0])
@@ -181,6 +185,7 @@ def calibration_size(alpha: float, delta: float) -> int:
         (149, 1)
     """
     alpha, delta = _open_fraction("alpha", alpha), _open_fraction("delta", delta)
+    require(alpha >= 1e-9, "alpha", "at least 1e-9: a smaller one needs too many examples", alpha)
     # An exact power must not be missed by the rounding of the logarithms.
     return max(1, math.ceil(math.log(delta) / math.log1p(-alpha) - 1e-9))
 
@@ -206,9 +211,10 @@ def coverage_grid(
     Raises:
         BadInput: no scores, or sizes that are not positive integers.
     """
-    score, _ = checked_scores(score, np.zeros(np.shape(score), dtype=bool))
+    score = as_floats(score, "score")
+    score, _ = checked_scores(score, np.zeros(score.shape, dtype=bool))
     for name, value in (("examples", examples), ("steps", steps)):
-        require(is_whole(value) and value > 0, name, "a positive integer", value)
+        require_count(name, value)
     start = min(1.0, HEADROOM * calibration_size(alpha, delta) / examples)
     thresholds = np.quantile(score, np.linspace(start, 1.0, steps))
     # An input is answered strictly below the threshold, and the last one is to answer them all.
@@ -224,6 +230,4 @@ def _upper_bounds(errors: np.ndarray, answered: np.ndarray, delta: float) -> np.
 
 
 def _open_fraction(name: str, value: float) -> float:
-    shown: object = value if is_number(value) else Phrase(repr(value))
-    require(is_number(value) and 0 < value < 1, name, "between 0 and 1, exclusively", shown)
-    return float(value)
+    return checked_level(value, name)

@@ -26,6 +26,7 @@ from sbmc.model.data import as_examples
 from sbmc.prediction.base import Interval, as_targets
 from sbmc.prediction.prediction import RegressionPrediction
 from sbmc.prediction.predictive import checked_level
+from sbmc.storage.arrays import as_tensor
 
 
 class IntervalDecision(NamedTuple):
@@ -56,7 +57,7 @@ class IntervalConfidence(BaseConfidence):
 
     def __init__(self, width: Any, level: float = 0.9, **options: Any) -> None:
         super().__init__(**options)
-        self.width = torch.as_tensor(width, dtype=torch.float64)
+        self.width = as_tensor(width, "width", numbers=True).to(torch.float64)
         positive = self.width.ndim <= 1 and bool(((self.width > 0) & self.width.isfinite()).all())
         rule = "positive: a number, or one for each output"
         require(positive and self.width.numel() > 0, "width", rule, width)

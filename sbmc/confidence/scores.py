@@ -10,6 +10,7 @@ import numpy as np
 from sbmc.checks import Phrase, require
 from sbmc.likelihoods.weighted import check_weights
 from sbmc.prediction.prediction import Prediction
+from sbmc.storage.arrays import as_floats
 
 TRUE_POSITIVE_RATE = 0.95
 SCORES = ("max_probability", "total", "epistemic", "meta_classifier")
@@ -43,10 +44,12 @@ def detection(inside: Any, outside: Any, *, weights: tuple[Any, Any] | None = No
         >>> detection([0.1, 0.2, 0.3, 0.8], [0.7, 0.9])
         Detection(auroc=0.875, aupr=0.8333333333333333, fpr95=0.25)
     """
+    pair = weights is None or (isinstance(weights, list | tuple) and len(weights) == 2)
+    require(pair, "weights", "two: of `inside` and of `outside`, or None", weights)
     from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
     parts = {"inside": inside, "outside": outside}
-    arrays = {name: np.asarray(part, dtype=np.float64) for name, part in parts.items()}
+    arrays = {name: as_floats(part, name) for name, part in parts.items()}
     for name, part in arrays.items():
         rule = "scores of at least one example, of shape (examples,)"
         require(part.ndim == 1 and len(part) > 0, name, rule, Phrase(f"shape {part.shape}"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require_count
 from sbmc.confidence.decisions import checked_scores
 from sbmc.confidence.guarantee import guaranteed_threshold
 
@@ -89,7 +89,7 @@ def calibration_splits(
     score, wrong = checked_scores(score, wrong)
     size = max(1, len(score) // 2) if examples is None else examples
     for name, value in (("splits", splits), ("examples", size)):
-        require(is_whole(value) and value > 0, name, "a positive integer", value)
+        require_count(name, value)
     rng = np.random.default_rng(seed)
     rows = []
     for _ in range(splits):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sbmc.checks import Phrase, require
+from sbmc.storage.arrays import as_floats
 
 
 def f1_threshold(truth: Any, probability: Any) -> float:
@@ -32,7 +33,7 @@ def f1_threshold(truth: Any, probability: Any) -> float:
     """
     from sklearn.metrics import precision_recall_curve
 
-    truth, probability = np.asarray(truth).astype(int), np.asarray(probability, dtype=float)
+    truth, probability = as_floats(truth, "truth"), as_floats(probability, "probability")
     rule = f"of the shape of the truth, {truth.shape}"
     require(probability.shape == truth.shape, "probability", rule, probability.shape)
     require(bool((truth == 1).any()), "truth", "of both classes", Phrase("nothing of class 1"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 
-from sbmc.checks import BadInput, nearest
+from sbmc.checks import require_choice
 from sbmc.datasets import digits
 from sbmc.datasets.bundle import DataBundle
 from sbmc.datasets.locate import DataNotFound
@@ -36,8 +36,5 @@ def load_dataset(
         >>> data.train[0].shape, list(data.ood)
         (torch.Size([800, 1, 8, 8]), ['8', '9', 'white_noise', 'perturbed'])
     """
-    if name not in DATASETS:
-        choices = ", ".join(repr(choice) for choice in DATASETS)
-        hint = nearest(name, DATASETS)
-        raise BadInput(f"`name` must be one of {choices}, but got {name!r}.{hint}")
+    require_choice("name", name, DATASETS)
     return digits.load(data_dir, seed)

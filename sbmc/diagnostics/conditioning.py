@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import Phrase, is_number, require
+from sbmc.checks import BadInput, Phrase, is_number, require
 from sbmc.likelihoods import as_likelihood
 from sbmc.model.data import as_examples, rows
 from sbmc.model.functional import converted
@@ -144,9 +144,15 @@ def condition_number(
     build = EngineBuilder(network, space, family, examples, "loop")
     hessian = HessianProducts(build(anchor), position)
     scale = prior.scale
-    low, high = extremes(
-        lambda v: v + scale * hessian(scale * v), space.dim, tolerance, rng, anchor
-    )
+    try:
+        low, high = extremes(
+            lambda v: v + scale * hessian(scale * v), space.dim, tolerance, rng, anchor
+        )
+    except torch.linalg.LinAlgError as error:
+        raise BadInput(
+            "`model` must be a network with finite outputs and derivatives on `data`, but got a "
+            "Hessian that is not finite."
+        ) from error
     widest = float(scale.max()) ** 2
     if bool((scale == scale[0]).all()):
         steepest = (high - 1) / widest

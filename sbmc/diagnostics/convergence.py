@@ -8,6 +8,7 @@ import numpy as np
 
 from sbmc.checks import Phrase, require
 from sbmc.diagnostics.draws import as_chains, as_draws
+from sbmc.storage.arrays import as_floats
 from sbmc.storage.optional import load_arviz
 
 
@@ -87,7 +88,7 @@ def as_weights(weights: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Weights `(superchains, chains)` whose rows sum to 1; equal ones for None."""
     if weights is None:
         return np.full(shape, 1 / shape[1])
-    values = np.asarray(weights, dtype=np.float64)
+    values = as_floats(weights, "weights")
     require(values.shape == shape, "weights", f"of shape {shape}", values.shape)
     total = values.sum(1, keepdims=True)
     good = np.isfinite(values).all() and (values >= 0).all() and (total > 0).all()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import Phrase, is_number, is_whole, require
+from sbmc.checks import Phrase, is_number, require, require_choice, require_count
 from sbmc.diagnostics.autocorrelation import effective_sample_size, integrated_autocorrelation_time
 from sbmc.diagnostics.convergence import as_weights, nested_rhats, rhat
 from sbmc.diagnostics.draws import FEWEST_DRAWS
@@ -77,12 +77,9 @@ def diagnose(
         >>> [each.name for each in found.summaries], round(found.nested_expected, 3)
         (['parameters', 'predictions'], 1.095)
     """
-    kind = Phrase(type(posterior).__name__)
-    require(isinstance(posterior, Posterior), "posterior", "a sbmc.Posterior", kind)
-    valid = superchains in SUPERCHAINS
-    require(valid, "superchains", f"one of {', '.join(SUPERCHAINS)}", superchains)
-    good = is_whole(projections) and projections >= 1
-    require(good, "projections", "a positive integer", projections)
+    require(isinstance(posterior, Posterior), "posterior", "a sbmc.Posterior", posterior)
+    require_choice("superchains", superchains, SUPERCHAINS)
+    require_count("projections", projections)
     rng = generator(seed)
     layout = find_layout(posterior, draws)
     if reason := _nothing_to_compare(posterior, layout, superchains):
@@ -133,7 +130,7 @@ def _as_priors(
         return []
     require(data is not None, "data", "given with `prior`", data)
     islands, _, dim = posterior.positions.shape
-    priors = [prior] * islands if isinstance(prior, AnchoredPrior) else list(prior)
+    priors: list[Any] = list(prior) if isinstance(prior, Sequence) else [prior] * islands
     good = len(priors) == islands and all(
         isinstance(each, AnchoredPrior) and each.dim == dim for each in priors
     )

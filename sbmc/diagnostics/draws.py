@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from sbmc.checks import Phrase, require
+from sbmc.storage.arrays import as_floats
 
 # With fewer draws there is no useful autocorrelation, and ArviZ gives NaN.
 FEWEST_DRAWS = 4
@@ -19,12 +19,7 @@ def as_draws(draws: Any, axes: tuple[str, ...]) -> np.ndarray:
     Raises:
         BadInput: another number of axes, an empty one, or a value that is not finite.
     """
-    if isinstance(draws, torch.Tensor):
-        draws = draws.detach().cpu().numpy()
-    try:
-        values = np.asarray(draws, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.empty(())
+    values = as_floats(draws, "draws", numbers=True)
     shape = f"an array ({', '.join(axes)})"
     good = values.ndim == len(axes) and values.size > 0
     require(good, "draws", shape, Phrase(f"shape {values.shape}"))

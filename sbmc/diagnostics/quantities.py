@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, require
+from sbmc.model.calling import errors_in_words
 from sbmc.model.data import as_examples, tree_map
 from sbmc.model.predicting import PARTICLES_AT_ONCE, build_evaluator
 from sbmc.posterior.input_batches import input_batches
@@ -72,9 +73,9 @@ def predictions(posterior: Posterior, inputs: Any) -> Tensor:
     evaluator = None
     for batch in input_batches(posterior, inputs, None)[1]:
         batch = tree_map(lambda t: t.to(theta.device), batch)
-        evaluator = evaluator or build_evaluator(posterior._model, posterior.space, batch)
-        forward, split = evaluator
-        with torch.no_grad():
+        with torch.no_grad(), errors_in_words(posterior._model, batch, "inputs"):
+            evaluator = evaluator or build_evaluator(posterior._model, posterior.space, batch)
+            forward, split = evaluator
             prepared = forward.prepare(batch if split is None else split.features(batch))
             outputs = torch.cat(
                 [forward(rows, prepared) for rows in theta.split(PARTICLES_AT_ONCE)]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_path
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +93,7 @@ def load_embedded(path: str | PathLike[str]) -> Embedded:
         BadInput: there is no such file, its arrays do not fit, or its checksum does not match its
             values.
     """
-    file_path = Path(path).expanduser()
+    file_path = require_path("file", path).expanduser()
     require(file_path.is_file(), "file", "an .npz file that exists", str(path))
     try:
         with np.load(file_path, allow_pickle=False) as file:
@@ -136,7 +136,7 @@ def _labels(arrays: Mapping[str, np.ndarray], count: int) -> tuple[Tensor | None
 
 def check_name(path: str | PathLike[str]) -> Path:
     """Refuse a name that `numpy` would change."""
-    file_path = Path(path).expanduser()
+    file_path = require_path("out", path).expanduser()
     require(
         file_path.suffix == ".npz" and not file_path.is_dir(), "out", "a file name .npz", str(path)
     )

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO
 
-from sbmc.checks import BadInput, is_whole, require
+from sbmc.checks import BadInput, require, require_count, require_path
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
 TABLES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
@@ -107,9 +107,8 @@ def read_pictures(path: str | PathLike[str], *, limit: int | None = None) -> Sou
 
 
 def _existing(path: str | PathLike[str], limit: int | None) -> Path:
-    good = limit is None or (is_whole(limit) and limit >= 1)
-    require(good, "limit", "a positive whole number", limit)
-    source_path = Path(path).expanduser()
+    require_count("limit", limit, optional=True)
+    source_path = require_path("source", path).expanduser()
     require(source_path.exists(), "source", "a folder or a file that exists", str(path))
     return source_path
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sbmc.checks import BadInput, is_whole, nearest, require
+from sbmc.checks import BadInput, is_whole, require, require_choice, require_count
 from sbmc.storage.digests import digest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -129,10 +129,5 @@ def _silence() -> Iterator[None]:
 
 def check_batch(batch_size: object, dtype: str) -> None:
     """Refuse a bad batch size or precision."""
-    good = is_whole(batch_size) and batch_size >= 1  # type: ignore[operator]
-    require(good, "batch_size", "a positive whole number", batch_size)
-    if dtype not in DTYPES:
-        choices = ", ".join(DTYPES)
-        raise BadInput(
-            f"`dtype` must be one of {choices}, but got {dtype!r}.{nearest(dtype, DTYPES)}"
-        )
+    require_count("batch_size", batch_size)
+    require_choice("dtype", dtype, DTYPES)

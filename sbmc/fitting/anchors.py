@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, Phrase, is_number, nearest, require
+from sbmc.checks import Phrase, is_number, require, require_choice
 from sbmc.islands.island import Start, StartAtMembers, start_at_anchor, start_at_prior
 from sbmc.likelihoods import Likelihood
 from sbmc.model.parameters import ParameterSpace, named_tensors
@@ -123,7 +123,7 @@ class Anchoring:
                 rule = linear_variance if rule == "linear" else self._laplace(information)
             assert self.s is not None  # for the type checker; see __post_init__
             prior = anchored_prior(
-                anchor, self.s, variance, alpha=options.alpha, covariance=rule, centre=centre
+                anchor, float(self.s), variance, alpha=options.alpha, covariance=rule, centre=centre
             )
         prior = original.around(prior)
         temperature = float(options.posterior_temperature)
@@ -197,8 +197,7 @@ def resolve_start(start: Any, space: ParameterSpace, like: Tensor) -> Start:
     if not isinstance(start, str):
         return StartAtMembers(_members(start, "start", rule, space, like)[1])
     named = {"anchor": start_at_anchor, "prior": start_at_prior}
-    if start not in named:
-        raise BadInput(f"`start` must be {rule}, but got {start!r}.{nearest(start, named)}")
+    require_choice("start", start, named, rule)
     return named[start]
 
 
@@ -208,10 +207,11 @@ def _members(
     """The modules of an ensemble or a list, and their weights `(members, dim)`."""
     # A module may be iterable (Sequential), but its layers are not members.
     several = isinstance(value, Iterable) and not isinstance(value, (str, nn.Sequential))
+    # Tensors and arrays can be iterated over too, except for those without an axis.
+    several = several and not hasattr(value, "ndim")
     models = [unwrapped(each) for each in value] if several else []
     good = bool(models) and all(isinstance(m, nn.Module) for m in models)
-    shown = Phrase("no modules" if several and not models else type(value).__name__)
-    require(good, argument, rule, shown)
+    require(good, argument, rule, Phrase("no modules") if several and not models else value)
     rows = []
     for index, member in enumerate(models):
         tensors = dict(member.named_parameters())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from sbmc.checks import BadInput, is_number, require
+from sbmc.checks import MOST_COUNT, BadInput, is_number, require, require_flag
 
 # What a deep ensemble of five costs, which is what people compare with.
 DEFAULT_TRAININGS = 5.0
@@ -66,9 +66,9 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("trainings", "seconds", "trained_epochs"):
             value = getattr(self, name)
-            good = value is None or (is_number(value) and 0 < value < math.inf)
-            require(good, name, "positive and finite", value)
-        require(isinstance(self.stop_early, bool), "stop_early", "True or False", self.stop_early)
+            good = value is None or (is_number(value) and 0 < value <= MOST_COUNT)
+            require(good, name, f"positive and at most {MOST_COUNT:,}", value)
+        require_flag("stop_early", self.stop_early)
         good = is_number(self.extend) and 1 <= self.extend < math.inf
         require(good, "extend", "at least 1 and finite", self.extend)
         rule = "1 where `stop_early` is False: nothing says when to end then"
@@ -145,5 +145,6 @@ def as_budget(value: Any) -> Budget:
     if isinstance(value, str) and (time := _TIME.fullmatch(value)):
         return Budget(seconds=float(time[1]) * _UNITS[time[2]])
     rule = "a number of trainings, a time such as '30s' or '2min', or sbmc.Budget(...)"
-    require(is_number(value), "budget", rule, value)
+    good = is_number(value) and 0 < value <= MOST_COUNT
+    require(good, "budget", rule, value)
     return Budget(trainings=float(value))

@@ -6,14 +6,14 @@ import math
 from concurrent.futures import Executor as FuturesExecutor
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
 
 import torch
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_number, require, require_count, require_flag
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.executors import Executor, as_executor
 from sbmc.islands.process_memory import parse_bytes
+from sbmc.model.devices import as_device
 from sbmc.model.forward import check_path
 from sbmc.posterior.weights import check_weighting
 from sbmc.prior.options import changed_options
@@ -84,37 +84,28 @@ class Compute:
         if self.memory_limit is not None:
             parse_bytes(self.memory_limit)
         if self.device is not None:
-            require(_is_device(self.device), "device", "a device that torch knows", self.device)
+            as_device(self.device)
         for name in ("dtype", "store_dtype"):
             value = getattr(self, name)
             real = isinstance(value, torch.dtype) and value.is_floating_point
             require(value is None or real, name, "a floating-point torch.dtype", value)
         for name in ("retries", "first_island"):
             value = getattr(self, name)
-            require(is_whole(value) and value >= 0, name, "a non-negative integer", value)
+            require_count(name, value, 0)
         size = self.chunk_size
-        good = size is None or (is_whole(size) and size >= 1)
-        require(good, "chunk_size", "a positive integer", size)
+        require_count("chunk_size", size, optional=True)
         check_path(self.path)
         if self.island_weights is not None:
             check_weighting(self.island_weights)
         epochs = self.anchor_epochs
         good = epochs is None or (is_number(epochs) and 0 <= epochs < math.inf)
         require(good, "anchor_epochs", "a non-negative number", epochs)
-        require(isinstance(self.throw, bool), "throw", "True or False", self.throw)
+        require_flag("throw", self.throw)
 
     def __repr__(self) -> str:
         """The options that differ from the defaults."""
         shown = ", ".join(f"{name}={value!r}" for name, value in changed_options(self).items())
         return f"Compute({shown})"
-
-
-def _is_device(value: Any) -> bool:
-    try:
-        torch.device(value)
-    except (RuntimeError, TypeError):
-        return False
-    return True
 
 
 USUAL_COMPUTE = Compute()

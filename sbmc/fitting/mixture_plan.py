@@ -15,7 +15,7 @@ from sbmc.fitting.further_networks import keeps_statistics, train_further_networ
 from sbmc.fitting.request import FitRequest
 from sbmc.likelihoods.choice import Inferred
 from sbmc.log import logger
-from sbmc.model.data import Examples, as_examples
+from sbmc.model.data import Examples, as_examples, require_same_form
 from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.parameters import select_parameters
 from sbmc.model.unseen_rows import remembered_rows
@@ -64,6 +64,7 @@ def unseen_rows(request: FitRequest, examples: Examples) -> UnseenRows | None:
     """
     if request.validation is not None:
         given = as_examples(request.validation, "validation")
+        require_same_form(given, examples, "validation", "data")
         shared = _shared_rows(given, examples)
         rule = "rows that are not in `data`: on rows it was trained on, the network always wins"
         require(shared == 0, "validation", rule, Phrase(f"{shared} of {len(given)} that are"))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import Phrase, require, require_count
 from sbmc.fitting.anchors import Anchoring, resolve_anchors, resolve_start
 from sbmc.fitting.assembly import Subject
 from sbmc.fitting.request import FitRequest
@@ -27,6 +27,7 @@ from sbmc.log import logger
 from sbmc.model.data import as_examples
 from sbmc.model.functional import converted
 from sbmc.model.inferred_likelihood import resolve_likelihood
+from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import learn_noise
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
@@ -98,6 +99,7 @@ def prepare(request: FitRequest) -> Prepared:
     Raises:
         BadInput: an argument breaks its rule.
     """
+    refuse_modes("fit")
     keep_to_one_thread_after_a_fork()
     compute, particles, islands = request.compute, request.particle_count, request.islands
     assert not isinstance(request.s, str)  # `single_fits` has chosen a number
@@ -256,7 +258,7 @@ def _resolve_sampler(request: FitRequest) -> tuple[Sampler, Any, str]:
 def require_positive_integers(**values: Any) -> None:
     """Refuse counts, given by their names, that are no positive integers."""
     for name, value in values.items():
-        require(is_whole(value) and value >= 1, name, "a positive integer", value)
+        require_count(name, value)
 
 
 def _build_priors(

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
-from sbmc.checks import nearest, require
+from sbmc.checks import nearest, require, require_flag
 from sbmc.fitting.compute import USUAL_COMPUTE, Compute
 from sbmc.model.parameters import Selection
 from sbmc.model.wrappers import unwrapped
@@ -58,6 +58,7 @@ class FitRequest:
         object.__setattr__(self, "model", unwrapped(self.model))
         require(isinstance(self.prior, Prior), "prior", "sbmc.Prior(...)", self.prior)
         require(isinstance(self.compute, Compute), "compute", "sbmc.Compute(...)", self.compute)
+        require_flag("progress", self.progress, optional=True)
 
 
 Arguments = ParamSpec("Arguments")

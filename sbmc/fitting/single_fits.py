@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import MOST_COUNT, Phrase, is_number, require, require_choice
 from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.budget import Budget, as_budget
 from sbmc.fitting.long_chains import long_chains
@@ -69,12 +69,13 @@ def single_fits(
     """
     require_positive_integers(particles=request.particle_count, islands=request.islands)
     request = dataclasses.replace(request, data=as_examples(request.data))
-    if isinstance(request.s, str) and request.s != AUTO:
-        raise BadInput(f'`s` must be in [0, 1] or "auto", but got {request.s!r}.')
-    chosen = request.s is None or request.s == AUTO
+    number = is_number(request.s)
+    if request.s is not None and not number:
+        require_choice("s", request.s, [AUTO], 'in [0, 1] or "auto"')
+    chosen = not number
     replaced = request.prior.instead_of_s
     open_s = chosen and not replaced and request.anchors is None
-    if request.s == AUTO:
+    if chosen and request.s is not None:
         rule = "a number with `anchors` or an option of `prior` that replaces s"
         require(open_s, "s", rule, request.s)
     if request.validation is not None:
@@ -205,7 +206,7 @@ def _sampler_for(
     """The default sampler, with an equal part of so many epochs for each chain, and why."""
     chains = sum(each.particle_count * int(each.islands) for each in requests)
     words = f"{total.source} for {chains} chains"
-    each_chain = int(epochs / chains)
+    each_chain = min(int(epochs / chains), MOST_COUNT)
     if each_chain < FEWEST_EPOCHS:
         words += f"; a chain takes at least {FEWEST_EPOCHS}, so this goes beyond the budget"
     each_chain = max(FEWEST_EPOCHS, each_chain)

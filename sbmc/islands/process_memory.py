@@ -45,10 +45,12 @@ but got '2 apples'.
         require(match is not None, name, rule, value)
         assert match is not None  # or it was refused
         base = 1024 if match[3] else 1000
+        require(len(match[1]) < 20, name, rule, value)
         size = math.floor(float(match[1]) * base ** _POWERS[match[2].lower()])
     else:
         require(is_whole(value), name, rule, value)
         size = int(value)
+    require(size < 2**63, name, "less than 8 EiB", value)
     require(size > 0, name, "positive", value)
     return size
 

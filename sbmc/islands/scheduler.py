@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sbmc.checks import BadInput, is_whole, require
+from sbmc.checks import BadInput, require_count
 from sbmc.islands.checkpoints import CheckpointError, CheckpointFiles, Stopped, is_final
 from sbmc.islands.executors.contract import PROGRESS_INTERVAL, Done, Executor, Session
 from sbmc.islands.executors.in_process import InProcess
@@ -86,7 +86,7 @@ def run_batches(
         Interrupted: Ctrl-C was pressed once, and there is a checkpoint. Pressed twice, or without a
             checkpoint, it is a KeyboardInterrupt at once.
     """
-    require(is_whole(retries) and retries >= 0, "retries", "a non-negative integer", retries)
+    require_count("retries", retries, 0)
     chosen = InProcess() if executor is None else executor
     if job.threads is None:
         job = replace(job, threads=chosen.threads_each)

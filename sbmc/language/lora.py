@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.prior.layer_rules import Rule, layer_rules, lora_rules
+from sbmc.storage.arrays import as_tensor
 
 RANK = 50
 
@@ -35,6 +36,7 @@ class LoraHead(nn.Module):
 
     def __init__(self, base: Tensor, rank: int = RANK) -> None:
         super().__init__()
+        base = as_tensor(base, "base")
         matrix = base.ndim == 2 and base.is_floating_point() and base.numel() > 0
         require(matrix, "base", "a matrix of floats", Phrase(f"{base.dtype} {tuple(base.shape)}"))
         classes, features = base.shape

@@ -32,7 +32,8 @@ class Categorical(Likelihood):
     def check(self, targets: Tensor, outputs: Tensor) -> Tensor:
         """Integer labels in 0 .. K-1 for a model with K outputs."""
         require_integers(targets)
-        require(targets.ndim == 1, "targets", "of shape (examples,)", tuple(targets.shape))
+        shape = Phrase(f"{tuple(targets.shape)}{label_remedy(targets)}")
+        require(targets.ndim == 1, "targets", "of shape (examples,)", shape)
         require(
             outputs.ndim == 2 and outputs.shape[-1] >= 2,
             "model",
@@ -62,15 +63,29 @@ def is_integer(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
-def require_integers(targets: Tensor) -> None:
+def require_integers(targets: Tensor, name: str = "targets") -> None:
     """Refuse labels that are not integers."""
-    kind = Phrase(f"dtype {targets.dtype}")
-    require(is_integer(targets.dtype), "targets", "integer class labels", kind)
+    kind = Phrase(f"dtype {targets.dtype}{label_remedy(targets)}")
+    require(is_integer(targets.dtype), name, "integer class labels", kind)
 
 
-def require_labels(labels: Tensor, classes: int) -> None:
+def require_labels(labels: Tensor, classes: int, name: str = "targets") -> None:
     """Refuse labels outside 0 .. K-1."""
     low, high = int(labels.min()), int(labels.max())
-    require(low >= 0, "targets", "class labels of at least 0", low)
+    require(low >= 0, name, "class labels of at least 0", low)
     rule = f"class labels below the model's {classes} outputs"
-    require(high < classes, "targets", rule, Phrase(f"label {high}"))
+    remedy = "; labels that begin at 1 are for targets - 1" if low == 1 and high == classes else ""
+    require(high < classes, name, rule, Phrase(f"label {high}{remedy}"))
+
+
+def label_remedy(targets: Tensor) -> str:
+    """How to make class labels of these targets, to follow what was given; empty if not known."""
+    several = targets.ndim == 2 and targets.shape[1] > 1
+    if several and bool((targets.sum(1) == 1).all()) and bool((targets.amax(1) == 1).all()):
+        return "; targets.argmax(1) makes labels of one-hot rows"
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        whole = "" if is_integer(targets.dtype) else ".long()"
+        return f"; targets[:, 0]{whole} makes labels of one column"
+    if targets.ndim == 1 and not is_integer(targets.dtype):
+        return "; targets.long() makes labels of whole numbers"
+    return ""

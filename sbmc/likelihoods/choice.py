@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sbmc.checks import BadInput, nearest
+from sbmc.checks import BadInput, describe_value, nearest
 from sbmc.likelihoods.bernoulli import Bernoulli
-from sbmc.likelihoods.categorical import Categorical, is_integer
+from sbmc.likelihoods.categorical import Categorical, is_integer, label_remedy
 from sbmc.likelihoods.custom import Custom
 from sbmc.likelihoods.dense import DenseCategorical
 from sbmc.likelihoods.from_distribution import FromDistribution
@@ -89,11 +89,11 @@ def as_likelihood(likelihood: object) -> Likelihood:
         return likelihood
     if isinstance(likelihood, str) and likelihood in NAMED:
         return NAMED[likelihood]()
-    if callable(likelihood) and not isinstance(likelihood, type):
+    if callable(likelihood) and not isinstance(likelihood, type | nn.Module):
         return Custom(likelihood)
-    shown, hint = type(likelihood).__name__, ""
+    shown, hint = describe_value(likelihood), ""
     if isinstance(likelihood, str):
-        shown, hint = repr(likelihood), nearest(likelihood, NAMED)
+        hint = nearest(likelihood, NAMED)
     elif isinstance(likelihood, type):
         shown = f"the class {likelihood.__name__}"
     raise BadInput(
@@ -164,7 +164,8 @@ def infer_likelihood(targets: Tensor, outputs: Tensor) -> Inferred:
     shown = ", ".join(["examples", *map(str, width)])
     raise BadInput(
         f"`likelihood` must be given for targets of shape {tuple(targets.shape)} and dtype "
-        f"{targets.dtype} with outputs of shape ({shown}){_readings(targets, width)}."
+        f"{targets.dtype} with outputs of shape ({shown}), but got None. "
+        f"{_readings(targets, width)}"
     )
 
 
@@ -185,21 +186,21 @@ def _dense(targets: Tensor, outputs: Tensor) -> Inferred:
     )
     raise BadInput(
         f"`likelihood` must be given for targets of shape {tuple(targets.shape)} with outputs of "
-        f"shape {tuple(outputs.shape)}: {readings}."
+        f"shape {tuple(outputs.shape)}, but got None. {readings}."
     )
 
 
 def _readings(targets: Tensor, width: tuple[int, ...]) -> str:
     if targets.is_floating_point() and targets.ndim == 1 and width == (2,):
         return (
-            ', which can be read in two ways: sbmc.Gaussian(noise="network") for a mean and a log '
-            'variance, or "categorical" for two classes, with integer targets'
+            'They can be read in two ways: sbmc.Gaussian(noise="network") for a mean and a log '
+            'variance, or "categorical" for two classes, with integer targets: targets.long().'
         )
     if width == (1,) and is_integer(targets.dtype):
         return (
-            ': "poisson" or "negative-binomial" for counts, "gaussian" for numbers, or '
-            '"categorical" for a network with an output for each class'
+            'Give "poisson" or "negative-binomial" for counts, "gaussian" for numbers, or '
+            '"categorical" for a network with an output for each class.'
         )
     if len(width) == 1 and width[0] > 1:
-        return ': "categorical" takes integer targets of shape (examples,)'
-    return ", which fit no likelihood by themselves"
+        return f'"categorical" takes integer targets of shape (examples,){label_remedy(targets)}.'
+    return "They fit no likelihood by themselves."

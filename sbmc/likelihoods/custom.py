@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical as CategoricalDistribution
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, describe_value, require, require_flag, require_function
 from sbmc.likelihoods.likelihood import Kind, Likelihood, TargetMoments
 from sbmc.log import logger
 
@@ -31,6 +31,10 @@ class Custom(Likelihood):
     classification: bool = False
     name: ClassVar[str] = "custom"
 
+    def __post_init__(self) -> None:
+        require_function("function", self.function, "outputs and targets")
+        require_flag("classification", self.classification)
+
     @property
     def kind(self) -> Kind:
         """Classes or numbers, by what was said."""
@@ -43,12 +47,18 @@ class Custom(Likelihood):
 
     def check(self, targets: Tensor, outputs: Tensor) -> Tensor:
         """Call the function on the first examples, and check its values."""
-        with torch.enable_grad():
-            values = self.function(
-                outputs.detach().clone().requires_grad_(), targets[: len(outputs)]
-            )
+        point = outputs.detach().clone().requires_grad_()
+        try:
+            with torch.enable_grad():
+                values = self.function(point, targets[: len(outputs)])
+        except Exception as error:
+            raise BadInput(
+                "`likelihood` must be a function of outputs and targets, but got one that fails "
+                f"for outputs of shape {tuple(outputs.shape)} and targets of shape "
+                f"{tuple(targets[: len(outputs)].shape)}. The error is above."
+            ) from error
         tensor = isinstance(values, Tensor)
-        shown = f"shape {tuple(values.shape)}" if tensor else type(values).__name__
+        shown = f"shape {tuple(values.shape)}" if tensor else describe_value(values)
         good = tensor and values.shape == (len(outputs),)
         require(good, "likelihood", "a function that returns one value per example", Phrase(shown))
         rule = "a function that is differentiable in the outputs"

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Categorical as CategoricalDistribution
 from torch.distributions import Independent
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import Phrase, is_whole, require, require_count
 from sbmc.likelihoods.categorical import require_integers, require_labels
 from sbmc.likelihoods.likelihood import Kind, Likelihood
 
@@ -42,8 +42,9 @@ class DenseCategorical(Likelihood):
     name: ClassVar[str] = "dense"
 
     def __post_init__(self) -> None:
-        require(is_whole(self.dims) and self.dims >= 1, "dims", "a positive integer", self.dims)
-        require(self.axis in (1, -1), "axis", "1 or -1", self.axis)
+        require_count("dims", self.dims)
+        good = is_whole(self.axis) and self.axis in (1, -1)
+        require(good, "axis", "1 or -1", self.axis)
         good = self.ignore_index is None or is_whole(self.ignore_index)
         require(good, "ignore_index", "an integer or None", self.ignore_index)
 

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import (
+    Phrase,
+    describe_value,
+    require,
+    require_choice,
+    require_count,
+    require_function,
+)
 from sbmc.likelihoods.bernoulli import two_class_logits
 from sbmc.likelihoods.likelihood import Kind, Likelihood
 
@@ -42,10 +49,9 @@ class FromDistribution(Likelihood):
     name: ClassVar[str] = "distribution"
 
     def __post_init__(self) -> None:
-        require(callable(self.function), "function", "a callable", self.function)
-        require(self.kind in KINDS, "kind", f"one of {', '.join(KINDS)}", self.kind)
-        good = is_whole(self.output_dims) and self.output_dims >= 0
-        require(good, "output_dims", "an integer of at least 0", self.output_dims)
+        require_function("function", self.function, "outputs")
+        require_choice("kind", self.kind, KINDS)
+        require_count("output_dims", self.output_dims, 0)
 
     def log_prob(self, outputs: Tensor, targets: Tensor, *, stacked: bool = False) -> Tensor:
         """The distribution's values, for all particles in one call of the function."""
@@ -57,7 +63,7 @@ class FromDistribution(Likelihood):
         with torch.enable_grad():
             free = outputs.detach().clone().requires_grad_()
             made = self.function(free)
-            shown = Phrase(type(made).__name__)
+            shown = Phrase(describe_value(made))
             rule = "a function that returns a torch Distribution"
             require(isinstance(made, Distribution), "likelihood", rule, shown)
             shape = Phrase(f"batch shape {tuple(made.batch_shape)} for {count} rows")

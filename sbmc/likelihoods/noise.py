@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, is_number, require
+from sbmc.checks import Phrase, is_number, require, require_choice
 from sbmc.likelihoods.likelihood import FisherParts, Likelihood
 
 # learned: one for each output; shared: learned, one for all outputs; network: given by it
@@ -75,8 +75,8 @@ class NoisyLikelihood(Likelihood):
             return
         if self.noise is None:
             object.__setattr__(self, "noise", "learned")
-        elif self.noise not in NOISES:
-            raise BadInput(f"`noise` must be one of {', '.join(NOISES)}, but got {self.noise!r}.")
+        else:
+            require_choice("noise", self.noise, NOISES)
 
     @property
     def learns_noise(self) -> bool:

@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from sbmc.checks import Phrase, require
 from sbmc.likelihoods.categorical import require_integers
 from sbmc.likelihoods.likelihood import Kind, Likelihood, TargetMoments
-from sbmc.storage.tables import without_table
+from sbmc.storage.arrays import as_tensor
 
 
 class Weighted(Likelihood):
@@ -104,10 +104,7 @@ def check_weights(weights: Any, rows: int) -> Tensor:
     Raises:
         BadInput: they break one of these rules.
     """
-    try:
-        values = torch.as_tensor(without_table(weights, "weights")).detach()
-    except (TypeError, ValueError, RuntimeError):
-        values = torch.empty(0, 0)
+    values = as_tensor(weights, "weights")
     rule = f"numbers, one for each of the {rows} rows"
     require(values.shape == (rows,), "weights", rule, Phrase(f"shape {tuple(values.shape)}"))
     values = values if values.is_floating_point() else values.to(torch.get_default_dtype())
@@ -139,7 +136,9 @@ def class_weights(labels: Tensor) -> Tensor:
         >>> class_weights(torch.tensor([0, 0, 0, 1]))
         tensor([0.6667, 0.6667, 0.6667, 2.0000])
     """
-    labels = torch.as_tensor(without_table(labels, "labels"))
-    require_integers(labels)
+    labels = as_tensor(labels, "labels")
+    require_integers(labels, "labels")
+    shape = Phrase(f"shape {tuple(labels.shape)}")
+    require(labels.ndim == 1 and len(labels) > 0, "labels", "one for each row", shape)
     _, index, counts = labels.unique(return_inverse=True, return_counts=True)
     return (len(labels) / (len(counts) * counts))[index]

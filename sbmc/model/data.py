@@ -19,9 +19,11 @@ from torch.utils.data import (
     default_collate,
 )
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, describe_value, require
 from sbmc.model.hugging_face import in_torch_format
-from sbmc.storage.tables import is_table, without_table
+from sbmc.model.reading import dataset_length, read_batch
+from sbmc.storage.arrays import as_tensor
+from sbmc.storage.tables import is_table
 
 # A model's inputs: one tensor, a tuple (positional arguments) or a dict (keyword arguments).
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
@@ -121,7 +123,7 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     if isinstance(data, Examples):
         examples = data
     elif isinstance(data, (tuple, list)) and len(data) == 2:
-        examples = Examples(as_inputs(data[0], name), _tensor(data[1], f"{name} targets"))
+        examples = Examples(as_inputs(data[0], name), as_tensor(data[1], f"{name} targets"))
     elif isinstance(data, IterableDataset) or (
         isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset)
     ):
@@ -129,23 +131,57 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     elif isinstance(data, DataLoader):
         examples = _read(data.dataset, _chosen(data, name), data.collate_fn, name)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_array(data):
-        examples = _read(in_torch_format(data, name), range(len(data)), default_collate, name)
+        total = dataset_length(data, name)
+        examples = _read(in_torch_format(data, name), range(total), default_collate, name)
     else:
         raise BadInput(
             f"`{name}` must be a pair (inputs, targets), a map-style data set or a DataLoader, "
-            f"but got {type(data).__name__}."
+            f"but got {describe_value(data)}."
         )
     _check(examples, name)
     return examples
 
 
+def require_same_form(given: Examples, expected: Examples, name: str, other: str) -> None:
+    """Refuse examples whose rows are not like those of others.
+
+    Args:
+        given: what is checked.
+        expected: what it has to be like.
+        name: the argument that is checked.
+        other: the other argument.
+
+    Raises:
+        BadInput: inputs are of another form, another shape or another kind of numbers.
+    """
+    forms = [_form(each.inputs) for each in (given, expected)]
+    rule = f"with inputs like those of `{other}`, {forms[1]}"
+    require(forms[0] == forms[1], name, rule, Phrase(forms[0]))
+
+
+def _form(inputs: Inputs) -> str:
+    """What one row of inputs is, in words."""
+
+    def one(tensor: Tensor) -> str:
+        kind = "numbers" if tensor.is_floating_point() else "integers"
+        return f"{kind} of shape (rows{''.join(f', {size}' for size in tensor.shape[1:])})"
+
+    if isinstance(inputs, dict):
+        return "a dict of " + ", ".join(f"{key!r}: {one(inputs[key])}" for key in sorted(inputs))
+    if isinstance(inputs, Tensor):
+        return one(inputs)
+    return "a tuple of " + ", ".join(map(one, inputs))
+
+
 def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
     """Inputs alone: tensors or arrays, in a tuple or a dict if there are several."""
     if _is_mapping(inputs):
-        return {key: _tensor(inputs[key], f"{name}[{key!r}]") for key in inputs.keys()}  # noqa: SIM118
+        named = all(isinstance(key, str) for key in inputs.keys())  # noqa: SIM118
+        require(named, name, "a dict of tensors by the names of forward's arguments", inputs)
+        return {key: as_tensor(inputs[key], f"{name}[{key!r}]") for key in inputs.keys()}  # noqa: SIM118
     if isinstance(inputs, tuple):
-        return tuple(_tensor(value, f"{name}[{i}]") for i, value in enumerate(inputs))
-    return _tensor(inputs, name)
+        return tuple(as_tensor(value, f"{name}[{i}]") for i, value in enumerate(inputs))
+    return as_tensor(inputs, name)
 
 
 def batch_inputs(batch: Any, name: str = "inputs", arity: int | None = None) -> Inputs:
@@ -167,7 +203,7 @@ def batch_inputs(batch: Any, name: str = "inputs", arity: int | None = None) -> 
     return as_inputs(tuple(batch) if isinstance(batch, list) else batch, name)
 
 
-def check_inputs(inputs: Inputs, name: str) -> None:
+def check_inputs(inputs: Inputs, name: str, *, finite: bool = True) -> None:
     """Refuse inputs that are empty, of unequal length, or not finite."""
     tensors = leaves(inputs)
     require(bool(tensors), name, "at least one tensor", Phrase("none"))
@@ -176,7 +212,7 @@ def check_inputs(inputs: Inputs, name: str) -> None:
     lengths = sorted({len(t) for t in tensors})
     require(len(lengths) == 1, name, "tensors of one length", lengths)
     require(lengths[0] > 0, name, "non-empty", Phrase("0 examples"))
-    for tensor in tensors:
+    for tensor in tensors if finite else ():
         _require_finite(tensor, name)
 
 
@@ -197,33 +233,6 @@ def is_array(value: Any) -> bool:
     """Whether it is a tensor, an array, a table, a dict of them, or text: no data set."""
     array = isinstance(value, (Tensor, np.ndarray, str, bytes)) or is_table(value)
     return array or _is_mapping(value)
-
-
-def _tensor(value: Any, name: str) -> Tensor:
-    value = without_table(value, name)
-    if isinstance(value, Tensor):
-        require(not value.is_complex(), name, "real", Phrase(f"dtype {value.dtype}"))
-        # A tensor made in inference mode could not take part in a gradient.
-        return value.clone() if value.is_inference() else value.detach()
-    if isinstance(value, list) and any(isinstance(item, (Tensor, np.ndarray)) for item in value):
-        # Would be stacked along an axis that only the caller knows. Default collation makes such
-        # lists of samples that hold lists.
-        raise BadInput(f"`{name}` must be a tensor or an array, but got a list of them.")
-    if isinstance(value, (np.ndarray, list, np.generic)):
-        return _from_array(value, name)
-    raise BadInput(f"`{name}` must be a tensor or an array, but got {type(value).__name__}.")
-
-
-def _from_array(value: Any, name: str) -> Tensor:
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise BadInput(f"`{name}` must be rectangular, but got rows of unequal length.") from None
-    numeric = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
-    require(numeric, name, "numeric", Phrase(f"dtype {array.dtype}"))
-    # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory.
-    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
-    return torch.as_tensor(array if array.flags.writeable else array.copy())
 
 
 def _chosen(loader: DataLoader[Any], name: str) -> Sequence[Any]:
@@ -260,16 +269,17 @@ def _split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
         for key in LABEL_KEYS:
             if key in batch:
                 rest = {k: batch[k] for k in batch.keys() if k != key}  # noqa: SIM118
-                return as_inputs(rest, name), _tensor(batch[key], f"{name} targets")
-        raise BadInput(f"`{name}` must have one of the keys {LABEL_KEYS}, but got {list(batch)}.")
+                return as_inputs(rest, name), as_tensor(batch[key], f"{name} targets")
+        keys = describe_value(list(batch.keys()))
+        raise BadInput(f"`{name}` must have one of the keys {LABEL_KEYS}, but got {keys}.")
     if isinstance(batch, (tuple, list)) and len(batch) >= 2:
         inputs = batch[0] if len(batch) == 2 else tuple(batch[:-1])
         inputs = tuple(inputs) if isinstance(inputs, list) else inputs
-        return as_inputs(inputs, name), _tensor(batch[-1], f"{name} targets")
+        return as_inputs(inputs, name), as_tensor(batch[-1], f"{name} targets")
     several = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
     raise BadInput(
         f"`{name}` must yield (inputs, target), (a, b, target) or dicts with labels, "
-        f"but got {type(batch).__name__}{several}."
+        f"but got a {type(batch).__name__}{several}."
     )
 
 
@@ -279,15 +289,7 @@ def _read(
     require(len(indices) > 0, name, "non-empty", Phrase("0 examples"))
 
     def batch(chosen: Sequence[Any]) -> Examples:
-        samples = [dataset[i] for i in chosen]
-        try:
-            collated = collate(samples)
-        except (TypeError, RuntimeError, KeyError) as error:
-            raise BadInput(
-                f"`{name}` must be samples that collate into a batch, "
-                f"but got samples that do not ({error})."
-            ) from error
-        return Examples(*_split_batch(collated, name))
+        return Examples(*_split_batch(read_batch(dataset, chosen, name, collate), name))
 
     pieces = range(0, len(indices), READ_BATCH)
     try:
@@ -296,7 +298,7 @@ def _read(
         if isinstance(error, BadInput):
             raise
         raise BadInput(
-            f"`{name}` must be of one shape in all batches, but got others ({error})."
+            f"`{name}` must be of one shape in all batches, but got batches of others."
         ) from error
     stride = max(1, len(indices) // REREAD_ITEMS)
     again = range(0, len(indices), stride)

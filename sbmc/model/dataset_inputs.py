@@ -6,11 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader
 
 from sbmc.checks import BadInput, Phrase, require
-from sbmc.model.data import READ_BATCH, Inputs, batch_inputs, is_array, leaves, tree_map
+from sbmc.model.data import (
+    READ_BATCH,
+    Inputs,
+    batch_inputs,
+    is_array,
+    leaves,
+    tree_map,
+)
 from sbmc.model.hugging_face import in_torch_format
+from sbmc.model.reading import dataset_length, read_batch
 
 
 def is_dataset(value: Any) -> bool:
@@ -40,23 +48,21 @@ def dataset_inputs(dataset: Any, arity: int | None = None, name: str = "inputs")
         >>> dataset_inputs(TensorDataset(torch.ones(3, 2), torch.tensor([0, 1, 1]))).shape
         torch.Size([3, 2])
     """
-    total = len(dataset)
+    total = dataset_length(dataset, name)
     require(total > 0, name, "non-empty", Phrase("0 examples"))
     dataset = in_torch_format(dataset, name)
     parts = []
     for start in range(0, total, READ_BATCH):
-        items = [dataset[index] for index in range(start, min(start + READ_BATCH, total))]
-        try:
-            batch = default_collate(items)
-        except (TypeError, RuntimeError, KeyError) as error:
-            raise BadInput(
-                f"`{name}` must be samples that collate into a batch, but got samples that do not. "
-                "Give tensors of one shape, or a DataLoader with a collate_fn."
-            ) from error
+        batch = read_batch(dataset, range(start, min(start + READ_BATCH, total)), name)
         # A data set of tensors, without targets, is collated into one tensor.
         parts.append(batch_inputs(batch, name, arity))
     columns = zip(*(leaves(part) for part in parts), strict=True)
-    joined = iter([torch.cat(column) for column in columns])
+    try:
+        joined = iter([torch.cat(column) for column in columns])
+    except RuntimeError as error:
+        raise BadInput(
+            f"`{name}` must be of one shape in all batches, but got batches of others."
+        ) from error
     return tree_map(lambda _: next(joined), parts[0])
 
 

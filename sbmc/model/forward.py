@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, nearest
+from sbmc.checks import BadInput, require_choice
 from sbmc.log import logger
+from sbmc.model.calling import errors_in_words, require_dependence, require_rows
 from sbmc.model.data import Inputs, rows
 from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.fused import FusedForward
@@ -57,11 +58,7 @@ PATHS: dict[str, Callable[[nn.Module, ParameterSpace, Inputs], Forward]] = {
 
 def check_path(path: str) -> None:
     """Refuse a path that does not exist."""
-    if path != "auto" and path not in PATHS:
-        raise BadInput(
-            f"`path` must be 'auto' or one of {list(PATHS)}, but got {path!r}."
-            f"{nearest(path, ['auto', *PATHS])}"
-        )
+    require_choice("path", path, ["auto", *PATHS])
 
 
 class PathChoice(NamedTuple):
@@ -111,7 +108,9 @@ def choose_forward(
     probe = rows(inputs, 0, PROBE_EXAMPLES)
     theta = _two_particles(space.flatten(model))
     # Called before anything else, so that a model that fails on these inputs says so itself.
-    expected = _reference(model, space, theta, probe, gradient)
+    with errors_in_words(model, probe, "inputs"):
+        expected = _reference(model, space, theta, probe, gradient)
+        require_rows(expected.outputs[0], probe)
     reason = ""
     reasons: list[str] = []
     for name in PATHS if path == "auto" else (path,):
@@ -158,9 +157,8 @@ def _reference(
         with torch.enable_grad():
             point = row.detach().clone().requires_grad_()
             total = _spread(call_model(module, space.split(point), probe))
-            # Of a model that does not depend on them, every path says so itself.
-            depends = total.requires_grad
-            slope = torch.autograd.grad(total, point)[0] if depends else torch.zeros_like(row)
+            require_dependence(total)
+            slope = torch.autograd.grad(total, point)[0]
         gradients.append(slope)
     return _Expected(outputs, torch.stack(gradients))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sbmc.checks import require
+from sbmc.checks import Phrase, require
 
 
 def as_logits(output: object) -> Tensor:
@@ -27,6 +27,8 @@ def as_logits(output: object) -> Tensor:
     """
     found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
     rule = "a module that returns a tensor, or an object with a tensor `.logits`"
-    require(isinstance(found, Tensor), "model", rule, type(output).__name__)
+    require(isinstance(found, Tensor), "model", rule, output)
     assert isinstance(found, Tensor)  # for the type checker; `require` has seen to it
+    kind = Phrase(f"outputs of dtype {found.dtype}")
+    require(found.is_floating_point(), "model", "a module that returns real numbers", kind)
     return found

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, describe_value, require
+from sbmc.model.calling import require_weights
 
 Selection = str | Callable[[str], bool]
 
@@ -83,14 +83,12 @@ def select_parameters(model: nn.Module, parameters: Selection = "all") -> Parame
         >>> select_parameters(net, "last").names
         ('2.weight', '2.bias')
     """
-    kind = Phrase(type(model).__name__)
-    require(isinstance(model, nn.Module), "model", "a torch.nn.Module", kind)
+    require(isinstance(model, nn.Module), "model", "a torch.nn.Module", model)
+    require_weights(model)
     trainable = {n: p for n, p in model.named_parameters() if p.requires_grad}
     rule = "a module with trainable parameters"
     require(bool(trainable), "model", rule, Phrase("none that require grad"))
     for name, parameter in model.named_parameters():
-        lazy = Phrase(f"a lazy {name}")
-        require(not is_lazy(parameter), "model", "initialised (call it once)", lazy)
         finite = bool(torch.isfinite(parameter).all())
         require(finite, "model", "of finite weights", Phrase(f"NaN or infinity in {name}"))
     names = _matching(parameters, trainable)
@@ -107,11 +105,15 @@ def select_parameters(model: nn.Module, parameters: Selection = "all") -> Parame
 
 
 def _matching(parameters: Selection, trainable: dict[str, nn.Parameter]) -> list[str]:
-    if callable(parameters):
-        return [name for name in trainable if parameters(name)]
-    require(
-        isinstance(parameters, str), "parameters", "a string or a predicate on names", parameters
-    )
+    rule = "'all', 'last', a regular expression or a predicate on names"
+    if callable(parameters) and not isinstance(parameters, type | nn.Module):
+        try:
+            return [name for name in trainable if parameters(name)]
+        except Exception as error:
+            failed = Phrase(f"a function that fails for {next(iter(trainable))!r}")
+            raise BadInput(f"`parameters` must be {rule}, but got {failed}.") from error
+    require(isinstance(parameters, str), "parameters", rule, parameters)
+    assert isinstance(parameters, str)
     if parameters == "all":
         return list(trainable)
     if parameters == "last":
@@ -120,8 +122,6 @@ def _matching(parameters: Selection, trainable: dict[str, nn.Parameter]) -> list
     try:
         pattern = re.compile(parameters)
     except re.error as error:
-        raise BadInput(
-            f"`parameters` must be 'all', 'last', a regular expression or a predicate, "
-            f"but got {parameters!r} ({error})."
-        ) from None
+        shown = describe_value(parameters)
+        raise BadInput(f"`parameters` must be {rule}, but got {shown} ({error}).") from None
     return [name for name in trainable if pattern.search(name)]

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require_count
+from sbmc.model.calling import errors_in_words
 from sbmc.model.data import (
     Inputs,
     as_inputs,
@@ -21,6 +22,7 @@ from sbmc.model.data import (
     tree_map,
 )
 from sbmc.model.dataset_inputs import arity_of, dataset_inputs, is_dataset
+from sbmc.model.reading import read_loader
 from sbmc.model.threads import threads_for
 from sbmc.storage.tables import is_table
 from sbmc.target.memory_needs import multiplications
@@ -79,11 +81,11 @@ def input_batches(
     Raises:
         BadInput: a size that is no positive integer, or bad inputs.
     """
-    good = size is None or (is_whole(size) and size > 0)
-    require(good, "batch_size", "a positive integer", size)
+    require_count("batch_size", size, optional=True)
 
     def rows_together(everything: Inputs) -> int:
-        return int(size or posterior._predictor_for(everything)[0].batch)
+        with errors_in_words(posterior.model, everything, "inputs"):
+            return int(size or posterior._predictor_for(everything)[0].batch)
 
     arity = arity_of(posterior.input_description)
     return checked_batches(inputs, posterior.dtype, arity, rows_together)
@@ -111,7 +113,8 @@ def checked_batches(
     if isinstance(inputs, DataLoader):
         sized = hasattr(inputs.dataset, "__len__")
         total = len(inputs.dataset) if sized else 0  # type: ignore[arg-type]
-        return total, (ready(batch_inputs(batch, arity=arity)) for batch in inputs)
+        batches = read_loader(inputs, "inputs")
+        return total, (ready(batch_inputs(batch, arity=arity)) for batch in batches)
     everything = ready(as_inputs(inputs))
     step = rows_together(everything)
     starts = range(0, count(everything), step)

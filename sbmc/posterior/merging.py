@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -42,9 +42,12 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         >>> merge([one, two]).positions.shape
         torch.Size([4, 4, 6])
     """
+    rule = "at least two posteriors"
+    several = isinstance(posteriors, Iterable) and not hasattr(posteriors, "ndim")
+    require(several and not isinstance(posteriors, str), "posteriors", rule, posteriors)
     parts = list(posteriors)
     good = len(parts) >= 2 and all(isinstance(part, Posterior) for part in parts)
-    require(good, "posteriors", "at least two posteriors", Phrase(f"{len(parts)} of them"))
+    require(good, "posteriors", rule, Phrase(f"{len(parts)} of them"))
     first = parts[0]
     require(
         all("identity" in part.settings for part in parts),

@@ -15,6 +15,7 @@ from sbmc.islands.cost import Cost
 from sbmc.islands.health import Health, assess
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Likelihood
+from sbmc.model.calling import errors_in_words
 from sbmc.model.data import Inputs, rows, tree_map
 from sbmc.model.frozen_part import SplitModel
 from sbmc.model.parameters import ParameterSpace
@@ -29,7 +30,9 @@ from sbmc.posterior.streaming import models, predict, samples
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
 from sbmc.prediction.mixture import mixed_prediction
 from sbmc.prediction.prediction import Prediction, RegressionPrediction
+from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.samples import Samples
+from sbmc.randomness import require_short_seed
 from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
@@ -200,7 +203,7 @@ class Posterior(Compressible):
         Raises:
             BadInput: it is neither, or it is evidence for islands whose priors differ.
         """
-        check_weighting(weighting)
+        check_weighting(weighting, "weighting")
         good = weighting == "equal" or "anchors" not in self.settings
         rule = "'equal' with `anchors`, since evidence compares islands of one prior only"
         require(good, "weighting", rule, weighting)
@@ -312,6 +315,8 @@ class Posterior(Compressible):
         """
         from sbmc.confidence import fit_confidence, fit_interval_confidence
 
+        checked_level(level)
+        require_short_seed(seed)
         options: dict[str, Any] = {"origin": self.origin}
         if self._likelihood.classification:
             require(width is None, "width", "left out for classes, which have no intervals", width)
@@ -347,10 +352,7 @@ class Posterior(Compressible):
     def save(self, path: str | Path, *, dtype: torch.dtype | str | None = None) -> None:
         """Write one file (safetensors with JSON metadata); `sbmc.load` reads it.
 
-        Args:
-            path: the file, in an existing folder.
-            dtype: in which positions are stored, such as `"bfloat16"`, which takes half the bytes
-                of float32; as they are if None. Predictions are computed in `posterior.dtype`.
+        Positions are stored in `dtype`: `"bfloat16"` takes half the bytes of float32.
         """
         from sbmc.posterior.saving import save
 
@@ -361,8 +363,8 @@ class Posterior(Compressible):
     ) -> Any:
         theta = self.positions.flatten(0, 1)
         batch = tree_map(lambda t: t.to(theta.device), batch)
-        predictor, split = self._predictor_for(batch)
-        with torch.no_grad():
+        with torch.no_grad(), errors_in_words(self._model, batch, "inputs"):
+            predictor, split = self._predictor_for(batch)
             inputs = batch if split is None else split.features(batch)
             parts = predictor.outputs(theta, inputs, self.dtype, most, chosen)
             return mixed_prediction(self._likelihood, ((o, weights[part]) for part, o in parts))
@@ -379,8 +381,8 @@ class Posterior(Compressible):
         At most `most` particles go through the model together; by rule if it is None. `chosen` has
         the indices of those that are to go through; all if it is None.
         """
-        predictor, split = self._predictor_for(inputs)
-        with torch.no_grad():
+        with torch.no_grad(), errors_in_words(self._model, inputs, "inputs"):
+            predictor, split = self._predictor_for(inputs)
             features = inputs if split is None else split.features(inputs)
             parts = predictor.outputs(theta, features, self.dtype, most, chosen)
             return torch.cat([outputs for _, outputs in parts])

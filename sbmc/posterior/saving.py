@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_path
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Likelihood
 from sbmc.likelihoods.choice import OF_FUNCTIONS, from_description
+from sbmc.model.calling import require_weights
 from sbmc.model.functional import converted
 from sbmc.model.noise import NOISE, with_noise
 from sbmc.model.parameters import ParameterSpace, named_tensors
@@ -40,7 +41,7 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
     """Write a posterior; see `Posterior.save`. The file is written completely or not at all."""
     from safetensors.torch import save_file
 
-    final = Path(path)
+    final = require_path("path", path)
     require(final.parent.is_dir(), "path", "in an existing folder", str(path))
     require(not final.is_dir(), "path", "the name of a file, not of a folder", str(path))
     space = posterior.space
@@ -100,11 +101,10 @@ def load(
             structure, other frozen weights or buffers, or other outputs on a few made-up rows. A
             different `likelihood` is recognised in the same way.
     """
-    require(
-        isinstance(model, nn.Module), "model", "a torch.nn.Module", Phrase(type(model).__name__)
-    )
+    require(isinstance(model, nn.Module), "model", "a torch.nn.Module", model)
     model = unwrapped(model)
-    metadata, tensors = _read(Path(path))
+    require_weights(model)
+    metadata, tensors = _read(require_path("path", path))
     space = ParameterSpace(
         tuple(metadata["names"]), tuple(torch.Size(shape) for shape in metadata["shapes"])
     )

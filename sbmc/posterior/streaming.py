@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from sbmc.checks import BadInput, Phrase, require
-from sbmc.model.data import as_inputs, count, leaves, tree_map
+from sbmc.checks import BadInput, Phrase, require, require_choice
+from sbmc.model.data import as_inputs, check_inputs, count, leaves, tree_map
+from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import without_noise
 from sbmc.model.predicting import BATCH as PREDICTION_BATCH
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 # Results of batches are put together when they have this size.
 JOIN_BYTES = 64 * 2**20
-KEEP = ("outputs", None)
+KEEP = "outputs"
 
 
 def predict(
@@ -51,7 +52,9 @@ def predict(
     keep: str | None = None,
 ) -> Prediction | RegressionPrediction:
     """The prediction of a posterior; see `Posterior.predict`."""
-    require(keep in KEEP, "keep", "'outputs' or left out", keep)
+    refuse_modes("predict", gradients=False)
+    if keep is not None:
+        require_choice("keep", keep, [KEEP], "'outputs' or left out")
     keep_to_one_thread_after_a_fork()
     inputs = held_inputs(posterior, inputs)
     theta, weights, chosen = weighted_particles(posterior)
@@ -127,7 +130,9 @@ class RecomputedOutputs:
         self._posterior, self._inputs, self._most = posterior, inputs, most
         self._origin = posterior.origin
         self._versions = _versions(inputs)
-        self._examples = count(as_inputs(inputs))
+        everything = as_inputs(inputs)
+        check_inputs(everything, "inputs", finite=False)
+        self._examples = count(everything)
 
     def __len__(self) -> int:
         return self._examples

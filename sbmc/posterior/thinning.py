@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, is_whole, require
+from sbmc.checks import BadInput, Phrase, require, require_count
 from sbmc.islands.island import IslandReport
 from sbmc.likelihoods import Custom
 from sbmc.log import logger
@@ -60,8 +60,7 @@ def thin(posterior: Posterior, k: int, inputs: Any = None) -> Posterior:
     """The posterior of at most k particles; see `Posterior.thin`."""
     particles = weighted_particles(posterior)
     total = len(particles.weights)
-    good = is_whole(k) and k >= 1
-    require(good, "k", "a positive integer", k)
+    require_count("k", k)
     products, rows = _products(posterior, _inputs(posterior, inputs))
     if k >= total:
         choice = Choice(np.arange(total), particles.weights.double().numpy(), 0.0)
@@ -205,6 +204,9 @@ def _products(posterior: Posterior, inputs: Any) -> tuple[np.ndarray, int]:
             centred = part - torch.tensordot(weights.to(part), part, 1)
             flat = centred.flatten(1)
             products += (flat @ flat.T).cpu()
+    finite = bool(torch.isfinite(products).all())
+    rule = "inputs at which every particle predicts finite numbers"
+    require(finite, "x", rule, Phrase("others, which may be too large"))
     return products.numpy(), len(samples)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, nearest
+from sbmc.checks import require_choice
 
 WEIGHTINGS = ("evidence", "equal")
 # Not for a user to choose: the islands are members of a mixture, with weights from unseen rows.
@@ -65,10 +65,6 @@ def island_weights(log_evidence: Tensor, within: Tensor, weighting: str) -> Tens
     return across.unsqueeze(1) * within.double().cpu()
 
 
-def check_weighting(weighting: str) -> None:
+def check_weighting(weighting: object, name: str = "island_weights") -> None:
     """Refuse an unknown way to combine islands."""
-    if weighting not in WEIGHTINGS:
-        raise BadInput(
-            f"`island_weights` must be one of {', '.join(WEIGHTINGS)}, "
-            f"but got {weighting!r}.{nearest(str(weighting), WEIGHTINGS)}"
-        )
+    require_choice(name, weighting, WEIGHTINGS)

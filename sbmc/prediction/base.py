@@ -24,13 +24,13 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, nearest, require
+from sbmc.checks import BadInput, Phrase, require, require_choice
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.plots import plot_prediction
 from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.samples import Samples, row_index
 from sbmc.prediction.table import to_data_frame
-from sbmc.storage.tables import without_table
+from sbmc.storage.arrays import as_tensor
 
 KINDS = ("prediction", "credible")
 SPLITS = ("entropy", "variance", "zero-one")
@@ -140,9 +140,14 @@ class BasePrediction(ABC):
             BadInput: a level is not between 0 and 1, targets are classes (which have no order) and
                 `kind` is `"prediction"`, or the particles are not known.
         """
-        several = isinstance(q, (Sequence, Tensor))
+        several = isinstance(q, (Sequence, Tensor)) and not isinstance(q, str | bytes)
+        several = several and not (isinstance(q, Tensor) and q.ndim == 0)
+        if isinstance(q, Tensor):
+            q = as_tensor(q, "q").tolist()
+        rule = "a number between 0 and 1, or several"
+        require(not several or len(q) > 0, "q", rule, Phrase("none"))  # type: ignore[arg-type]
         levels = [checked_level(each, "q") for each in (q if several else [q])]  # type: ignore
-        _check_choice("kind", kind, KINDS)
+        require_choice("kind", kind, KINDS)
         if kind == "credible":
             found = self._need_particles().credible_quantiles(levels)
         else:
@@ -177,7 +182,7 @@ class BasePrediction(ABC):
         Returns:
             A `pandas.DataFrame`: `sbmc.prediction.table` says which columns it has.
         """
-        return to_data_frame(self, level)
+        return to_data_frame(self, checked_level(level))
 
     def plot(
         self, x: Any = None, targets: Any = None, *, level: float = 0.9, ax: Any = None
@@ -219,28 +224,16 @@ def as_targets(targets: Any, like: Tensor) -> Tensor:
     Raises:
         BadInput: the shape is another.
     """
-    values = (
-        torch.as_tensor(without_table(targets, "targets"), dtype=torch.float64)
-        .detach()
-        .to(like.device)
-    )
-    shape = tuple(values.shape)
+    given = as_tensor(targets, "targets", numbers=True)
+    values = given.to(like.device, torch.float64)
     if values.ndim == like.ndim - 1 and like.shape[-1] == 1:
         values = values.unsqueeze(-1)
+    shape = tuple(given.shape)
     require(values.shape == like.shape, "targets", f"of shape {tuple(like.shape)}", shape)
     return values
 
 
 def refuse_split(by: str, remedy: str) -> BadInput:
     """The error for a split that a prediction cannot make."""
-    _check_choice("by", by, SPLITS)
+    require_choice("by", by, SPLITS)
     return BadInput(f"`by` must be one that this prediction has, but got {by!r}. {remedy}")
-
-
-def _check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    if value not in choices:
-        shown = value if isinstance(value, str) else Phrase(repr(value))
-        raise BadInput(
-            f"`{name}` must be one of {', '.join(choices)}, but got {shown!r}."
-            f"{nearest(str(value), choices)}"
-        )

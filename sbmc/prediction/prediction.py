@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, require
-from sbmc.prediction.base import BasePrediction, refuse_split
+from sbmc.checks import BadInput, Phrase, require, require_choice, require_flag
+from sbmc.prediction.base import SPLITS, BasePrediction, refuse_split
 from sbmc.prediction.crps import class_crps
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.prediction.samples import Samples, join_samples
-from sbmc.storage.tables import without_table
+from sbmc.storage.arrays import as_tensor
 
 FEATURES = (
     "max_probability",
@@ -150,6 +150,7 @@ class Prediction(BasePrediction):
             >>> [round(prediction.split(by).epistemic.item(), 4) for by in ("variance", "zero-one")]
             [0.5, 0.5]
         """
+        require_choice("by", by, SPLITS)
         if by == "entropy":
             return Split(self.total, self.aleatoric, self.epistemic)
         inner = {"variance": self.mean_square_probability, "zero-one": self.mean_max_probability}
@@ -182,8 +183,7 @@ class Prediction(BasePrediction):
             return self.probs.gather(1, labels.unsqueeze(1)).squeeze(1).log()
         particles = self._need_particles()
         few = particles[: min(2, len(self))].outputs()[0]
-        given = torch.as_tensor(without_table(targets, "targets"))
-        return particles.log_prob(particles.likelihood.check(given, few))
+        return particles.log_prob(particles.likelihood.check(as_tensor(targets, "targets"), few))
 
     def crps(self, targets: Any, *, ordered: bool = False) -> Tensor:
         """The counterpart of CRPS for classes: half the Brier score; see `class_crps`.
@@ -199,6 +199,7 @@ class Prediction(BasePrediction):
         Raises:
             BadInput: labels do not fit the prediction.
         """
+        require_flag("ordered", ordered)
         return class_crps(self.probs, self.checked_labels(targets), ordered=ordered)
 
     def sample(self, n: int, *, seed: int = 0) -> Tensor:
@@ -226,7 +227,7 @@ class Prediction(BasePrediction):
 
     def checked_labels(self, targets: Any) -> Tensor:
         """Labels as integers, or an error if they do not fit the probabilities."""
-        labels = torch.as_tensor(without_table(targets, "targets")).detach().to(self.probs.device)
+        labels = as_tensor(targets, "targets", numbers=True).to(self.probs.device)
         shape = tuple(self.probs.shape[:-1])
         require(labels.shape == shape, "targets", f"of shape {shape}", tuple(labels.shape))
         classes = self.probs.shape[-1]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import Phrase, is_number, require
 from sbmc.prediction.cdf import (
     NoDistributionFunction,
     cdf,
@@ -257,7 +257,6 @@ def checked_level(level: object, name: str = "level") -> float:
     Raises:
         BadInput: it is none.
     """
-    good = isinstance(level, (int, float)) and not isinstance(level, bool) and 0 < level < 1
+    good = is_number(level) and 0 < level < 1  # type: ignore[operator]
     require(good, name, "between 0 and 1, exclusively", level)
-    assert isinstance(level, (int, float))
-    return float(level)
+    return float(level)  # type: ignore[arg-type]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from sbmc.checks import require_choice
 from sbmc.likelihoods import Custom
-from sbmc.prediction.base import BasePrediction, as_targets, refuse_split
+from sbmc.prediction.base import SPLITS, BasePrediction, as_targets, refuse_split
 from sbmc.prediction.entropies import Split
 from sbmc.prediction.samples import Samples
+from sbmc.storage.arrays import as_tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +60,7 @@ class RegressionPrediction(BasePrediction):
         Raises:
             BadInput: another word, or the particles are not known and are needed.
         """
+        require_choice("by", by, SPLITS)
         if by == "variance":
             return Split(self.total, self.aleatoric, self.epistemic)
         if by == "entropy":
@@ -82,7 +84,9 @@ class RegressionPrediction(BasePrediction):
         particles = self._need_particles()
         # Only a user's function knows what its targets look like.
         own = isinstance(particles.likelihood, Custom)
-        values = torch.as_tensor(targets) if own else as_targets(targets, self.mean)
+        values = (
+            as_tensor(targets, "targets", numbers=True) if own else as_targets(targets, self.mean)
+        )
         return particles.log_prob(values)
 
     def crps(self, targets: Any) -> Tensor:

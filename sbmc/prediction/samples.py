@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import is_whole, require, require_count
 from sbmc.likelihoods import Custom, Likelihood
 from sbmc.prediction.drawing import draw
 from sbmc.prediction.entropies import Split, entropy_split
@@ -197,7 +197,7 @@ class Samples:
         Returns:
             `(count, examples, ...)`.
         """
-        require(is_whole(count) and count > 0, "n", "a positive integer", count)
+        require_count("n", count)
         rng = generator(seed, Stream.PREDICTIONS)
         chosen = torch.multinomial(self.weights.cpu(), count, replacement=True, generator=rng)
         parts = []

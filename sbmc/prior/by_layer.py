@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import is_number, require
+from sbmc.checks import is_number, require, require_flag
 from sbmc.model.parameters import ParameterSpace
 from sbmc.prior.layer_rules import Rule, rules_of_model
 
@@ -123,7 +123,7 @@ class ByLayer:
             require(good, name, "positive and finite", value)
         good = is_number(self.least) and 0 <= self.least < math.inf
         require(good, "least", "a non-negative number", self.least)
-        require(isinstance(self.widen, bool), "widen", "True or False", self.widen)
+        require_flag("widen", self.widen)
 
     def __repr__(self) -> str:
         """What differs from the defaults."""

@@ -23,8 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, is_number, require
+from sbmc.checks import BadInput, describe_value, is_finite, is_number, require
 from sbmc.model.parameters import ParameterSpace
+from sbmc.storage.arrays import require_plain
 
 # A number, a value per pattern on names, or a value per parameter (flat, or by name).
 Variance = float | Mapping[str, float | Tensor] | Tensor
@@ -131,15 +132,21 @@ def anchored_prior(
         tensor([0., 3.])
     """
     require(is_number(s) and 0 < s <= 1, "s", "in (0, 1] for a prior that can be sampled", s)
-    weight = float(alpha(s))
-    require(math.isfinite(weight), "alpha", "a rule with finite values", weight)
-    diagonal = torch.as_tensor(covariance(s, variance), dtype=anchor.dtype, device=anchor.device)
+    weight: Any = _rule_value("alpha", alpha, s)
+    require(is_finite(weight), "alpha", "a rule with finite values", weight)
+    found = _rule_value("covariance", covariance, s, variance)
+    numeric = is_number(found) or (isinstance(found, Tensor) and not found.is_complex())
+    require(numeric, "covariance", "a rule that returns a tensor or a number", found)
+    diagonal = torch.as_tensor(found, dtype=anchor.dtype, device=anchor.device)
     rule = f"a rule with one variance for each of the {len(anchor)} parameters"
     fits = diagonal.ndim == 0 or diagonal.shape == anchor.shape
     require(fits, "covariance", rule, tuple(diagonal.shape))
     diagonal = diagonal.expand_as(anchor)
+    if covariance is linear_variance:
+        rule = f"such that s times the prior variance is a positive number of {anchor.dtype}"
+        _require_positive(diagonal, "s", rule)
     _require_positive(diagonal, "covariance", "a rule with positive, finite variances")
-    mean = _between(weight, anchor, centre)
+    mean = _between(float(weight), anchor, centre)
     return AnchoredPrior(mean, diagonal.sqrt().contiguous(), anchor)
 
 
@@ -217,6 +224,19 @@ def split_prior(
     return AnchoredPrior(anchor, precision.rsqrt(), anchor)
 
 
+def _rule_value(name: str, rule: Callable[..., Any], *arguments: Any) -> Any:
+    """What a user's rule gives."""
+    try:
+        value = rule(*arguments)
+    except Exception as error:
+        shown = f"{describe_value(rule)}, which fails for s = {arguments[0]:g}"
+        takes = "s" if len(arguments) == 1 else "s and the variances"
+        raise BadInput(f"`{name}` must be a function of {takes}, but got {shown}.") from error
+    # Numbers of other libraries are as good.
+    one = isinstance(value, Tensor) and value.ndim == 0
+    return float(value) if len(arguments) == 1 and one else value
+
+
 def _require_positive(values: Tensor, name: str, rule: str) -> None:
     bad = values[~(torch.isfinite(values) & (values > 0))]
     require(len(bad) == 0, name, rule, float(bad[0]) if len(bad) else None)
@@ -253,6 +273,7 @@ def resolve_variance(variance: Variance, space: ParameterSpace, dtype: torch.dty
         ]
         values = torch.cat(parts)
     elif isinstance(variance, Tensor) and variance.ndim == 1:
+        require_plain(variance, "prior_variance")
         length = f"of length {space.dim}"
         require(len(variance) == space.dim, "prior_variance", length, len(variance))
         values = variance.detach().to(dtype)
@@ -260,9 +281,19 @@ def resolve_variance(variance: Variance, space: ParameterSpace, dtype: torch.dty
         number = is_number(variance) or (isinstance(variance, Tensor) and variance.ndim == 0)
         rule = f"a number, a mapping or a tensor ({space.dim},)"
         require(number, "prior_variance", rule, variance)
+        _require_within(float(variance), dtype)
         values = torch.full((space.dim,), float(variance), dtype=dtype)
     _require_positive(values, "prior_variance", "positive and finite")
     return values
+
+
+def _require_within(variance: float, dtype: torch.dtype) -> None:
+    """Refuse a number that is no positive one in a precision."""
+    good = 0 < variance < math.inf
+    require(good, "prior_variance", "positive and finite", variance)
+    largest = torch.finfo(dtype).max
+    rule = f"at most {largest:.3g}, the largest number of {dtype}"
+    require(variance <= largest, "prior_variance", rule, variance)
 
 
 def _finds(pattern: str, name: str) -> bool:
@@ -271,7 +302,7 @@ def _finds(pattern: str, name: str) -> bool:
     except (re.error, TypeError) as error:
         raise BadInput(
             f"`prior_variance` must have names or regular expressions as keys, "
-            f"but got {pattern!r} ({error})."
+            f"but got {describe_value(pattern)} ({error})."
         ) from None
 
 
@@ -300,6 +331,8 @@ def value_for_name(variance: Mapping[str, Any], name: str) -> Any:
 def _filled(value: float | Tensor, shape: torch.Size, name: str, dtype: torch.dtype) -> Tensor:
     good = is_number(value) or isinstance(value, Tensor)
     require(good, "prior_variance", f"a number or a tensor for {name!r}", value)
+    if not isinstance(value, Tensor):
+        _require_within(float(value), dtype)
     tensor = torch.as_tensor(value, dtype=dtype)
     fits = tensor.ndim == 0 or tensor.shape == shape
     require(fits, "prior_variance", f"of shape {tuple(shape)} for {name!r}", tuple(tensor.shape))

@@ -79,6 +79,11 @@ def fit_laplace(
                 f"`model` must have layers that laplace-torch knows for {structure!r} "
                 f"(linear ones and convolutions), but got {error}."
             ) from error
+        except SystemExit as error:  # what laplace-torch does with a matrix that is not finite
+            raise BadInput(
+                "`model` must be a network with finite outputs and gradients on the data, but got "
+                "a curvature that is not finite."
+            ) from error
     return approximation
 
 

@@ -9,7 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, is_number, nearest, require
+from sbmc.checks import (
+    Phrase,
+    describe_value,
+    is_number,
+    require,
+    require_choice,
+)
 from sbmc.prior.gaussian import linear_variance, step_weight
 
 COVARIANCES = ("linear", "laplace")
@@ -103,7 +109,9 @@ class Prior:
 
     def _require_alone(self, name: str) -> None:
         others = [other for other in self.instead_of_s if other != name]
-        both = Phrase(f"both, with {others[0]} = {getattr(self, others[0])!r}" if others else "")
+        both = Phrase(
+            f"both, with {others[0]} = {describe_value(getattr(self, others[0]))}" if others else ""
+        )
         require(not others, name, "given alone, since it replaces `s`", both)
         for rule, plain in (("alpha", (step_weight,)), ("covariance", _LINEAR)):
             reason = f"left out with `{name}`, which has no s to apply it to"
@@ -113,13 +121,8 @@ class Prior:
 
 
 def _check_covariance(covariance: object) -> None:
-    if isinstance(covariance, str) and covariance not in COVARIANCES:
-        raise BadInput(
-            f"`covariance` must be one of {', '.join(COVARIANCES)} or a rule, "
-            f"but got {covariance!r}.{nearest(covariance, COVARIANCES)}"
-        )
-    good = isinstance(covariance, str) or callable(covariance)
-    require(good, "covariance", "'linear', 'laplace' or a rule", covariance)
+    if not callable(covariance) or isinstance(covariance, type):
+        require_choice("covariance", covariance, COVARIANCES, "'linear', 'laplace' or a rule")
 
 
 USUAL_PRIOR = Prior()

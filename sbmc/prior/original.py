@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, nearest
+from sbmc.checks import BadInput, is_number, require, require_choice
 from sbmc.likelihoods import Likelihood
 from sbmc.model.data import Examples
 from sbmc.model.noise import NOISE
@@ -26,6 +26,9 @@ from sbmc.prior.gaussian import (
 from sbmc.prior.weight_decay import WeightDecay
 
 NAMES = ("auto", "evidence")
+RULE = (
+    '"auto", "evidence", a number, a mapping, a tensor, sbmc.ByLayer(...) or sbmc.WeightDecay(...)'
+)
 GIVEN = "given"
 
 # What `prior_variance` may be: "auto", "evidence", or one of these.
@@ -137,12 +140,7 @@ def resolve_prior(
     """
     asked = prior_variance
     if isinstance(asked, str):
-        if asked not in NAMES:
-            raise BadInput(
-                f'`prior_variance` must be "auto", "evidence", a number, a mapping, a tensor, '
-                f"sbmc.ByLayer(...) or sbmc.WeightDecay(...), but got {asked!r}."
-                f"{nearest(asked, NAMES)}"
-            )
+        require_choice("prior_variance", asked, NAMES, RULE)
         if asked == "evidence":
             return _by_evidence(model, space, dtype, trained, examples, likelihood)
         return _by_rule(ByLayer(), "auto", model, space, dtype, trained)
@@ -153,6 +151,8 @@ def resolve_prior(
         return _by_decay(asked, model, space, dtype, trained, examples)
     if isinstance(asked, Mapping) and any(isinstance(value, str) for value in asked.values()):
         return _by_patterns(asked, model, space, dtype, trained)
+    good = is_number(asked) or isinstance(asked, Mapping | Tensor)
+    require(good, "prior_variance", RULE, asked)
     return _as_given(asked, _describe(asked), space, dtype, trained)
 
 
@@ -284,6 +284,8 @@ def _describe(variance: Any) -> Any:
             else "tensor"
             if isinstance(value, Tensor) and value.ndim
             else float(value)
+            if is_number(value) or isinstance(value, Tensor)
+            else value
             for pattern, value in variance.items()
         }
     return "per parameter" if isinstance(variance, Tensor) and variance.ndim else float(variance)

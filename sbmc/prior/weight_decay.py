@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sbmc.checks import BadInput, Phrase, is_number, is_whole, require
+from sbmc.checks import BadInput, Phrase, is_number, require, require_count, require_flag
 from sbmc.model.parameters import Selection
 
 
@@ -56,8 +56,7 @@ prior_variance="auto"), but got 0.0.
         good = is_number(decay) and 0 < decay < math.inf
         rule = 'positive and finite (without one, use prior_variance="auto")'
         require(good, "weight_decay", rule, decay)
-        good = count is None or (is_whole(count) and count >= 1)
-        require(good, "examples", "a positive integer", count)
+        require_count("examples", count, optional=True)
         good = exempt is None or isinstance(exempt, str) or callable(exempt)
         require(good, "exempt", "a regular expression or a predicate on names", exempt)
         if isinstance(exempt, str):
@@ -67,7 +66,7 @@ prior_variance="auto"), but got 0.0.
                 raise BadInput(
                     f"`exempt` must be a regular expression, but got {exempt!r} ({error})."
                 ) from None
-        require(isinstance(self.decoupled, bool), "decoupled", "True or False", self.decoupled)
+        require_flag("decoupled", self.decoupled)
 
     def variance(self, n: int | None) -> float:
         """V = 1 / (weight_decay · n), with the examples that were given or else `n` of them.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sbmc.checks import is_number, require
+from sbmc.checks import is_number, require, require_flag
 
 FIRST_GUESS = 0.1
 SEARCH_ACCEPTANCE = 0.7
@@ -51,6 +51,7 @@ def adapted(settings: Adaptive, step_size: float, acceptance: float) -> float:
 
 def check_adaptation(settings: Adaptive) -> None:
     """Refuse settings that break their rules."""
+    require_flag("adapt", settings.adapt)
     first = settings.step_size
     good = first is None or (is_number(first) and 0 < first < math.inf)
     require(good, "step_size", "positive and finite", first)

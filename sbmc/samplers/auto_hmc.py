@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_number, require, require_count
 from sbmc.log import logger
 from sbmc.samplers.auto_phases import (
     hand_on_step_size,
@@ -150,9 +150,7 @@ class AutoHMC(Sampler):
     cost: ClassVar[str] = "its budget in epochs, or less if predictions settle before"
 
     def __post_init__(self) -> None:
-        good = is_whole(self.epochs) and self.epochs >= 2
-        rule = "an integer of at least 2 (the first evaluation and one step)"
-        require(good, "epochs", rule, self.epochs)
+        require_count("epochs", self.epochs, 2)  # the first evaluation and one step
         good = is_number(self.step_size) and 0 < self.step_size < math.inf
         require(good, "step_size", "positive and finite", self.step_size)
         good = self.settle is None or (is_number(self.settle) and 1 < self.settle < math.inf)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_number, require, require_count
 from sbmc.samplers.adaptation import SEARCH_NOTE, SEARCH_PROBES, check_adaptation
 from sbmc.samplers.contract import (
     VECTORS,
@@ -82,12 +82,8 @@ class ChainSettings(Sampler):
             {"steps": self.steps, "epochs": self.epochs},
         )
         self._check_counts("steps", "draws", "thinning")
-        require(
-            self.epochs is None or (is_whole(self.epochs) and self.epochs >= 2),
-            "epochs",
-            "an integer of at least 2 (the first evaluation and one step)",
-            self.epochs,
-        )
+        # The first evaluation and one step.
+        require_count("epochs", self.epochs, 2, optional=True)
         check_adaptation(self)
         good = is_number(self.warmup) and 0 <= self.warmup < 1
         require(good, "warmup", "in [0, 1)", self.warmup)
@@ -95,9 +91,8 @@ class ChainSettings(Sampler):
 
     def _check_counts(self, *names: str) -> None:
         for name in names:
-            value = getattr(self, name)
-            good = value is None or (is_whole(value) and value >= 1)
-            require(good, name, "a positive integer", value)
+            optional = getattr(type(self), name) is None
+            require_count(name, getattr(self, name), optional=optional)
 
     def _check_draws(self) -> None:
         if self.draws == 1:

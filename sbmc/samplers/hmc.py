@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_number, require, require_count, require_flag
 from sbmc.samplers.adaptation import FIRST_GUESS, SEARCH_ACCEPTANCE
 from sbmc.samplers.chain_settings import ChainSettings, NextStep
 from sbmc.samplers.chains import ChainRun, run_chains
@@ -109,8 +109,7 @@ class HMC(ChainSettings):
         if self.launch is None:
             near = self.leapfrog is None and self.scout is None
             object.__setattr__(self, "launch", 1 if near else 0)
-        count = is_whole(self.launch) and self.launched >= 0
-        require(count, "launch", "a non-negative integer", self.launch)
+        require_count("launch", self.launch, 0)
         good = is_number(self.jitter) and 0 <= self.jitter < 1
         require(good, "jitter", "in [0, 1)", self.jitter)
         super().__post_init__()
@@ -139,8 +138,7 @@ class HMC(ChainSettings):
         require(4 * self.precondition < self.budget, "precondition", rule, self.precondition)
 
     def _check_splitting(self) -> None:
-        good = self.splitting is None or isinstance(self.splitting, bool)
-        require(good, "splitting", "True, False or None", self.splitting)
+        require_flag("splitting", self.splitting, optional=True)
         if not self.splitting:
             return
         rule = "left out with `splitting`, which is exact in the prior's own coordinates alone"

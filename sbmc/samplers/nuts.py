@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_number, require, require_count, require_flag
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.nuts_chains import (
@@ -39,6 +39,8 @@ from sbmc.samplers.remedies import LONGER, Symptom, call_of
 from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
 from sbmc.target.target import Evaluation, Target
 
+# A tree of this depth has a million steps, which no draw needs.
+MOST_DEPTH = 20
 # Chains that run side by side: each takes a handful of threads, which mostly sleep.
 MOST_CHAINS = 32
 # nutpie holds position and gradient of every draw, of the warm-up too, in float64 until a chain
@@ -155,10 +157,12 @@ class NUTS(Sampler):
     def __post_init__(self) -> None:
         for name in ("warmup_draws", "draws", "thinning", "max_depth"):
             value = getattr(self, name)
-            require(is_whole(value) and value >= 1, name, "a positive integer", value)
+            require_count(name, value)
         good = is_number(self.target_accept) and 0 < self.target_accept < 1
         require(good, "target_accept", "in (0, 1)", self.target_accept)
-        require(isinstance(self.low_rank, bool), "low_rank", "True or False", self.low_rank)
+        deep = f"at most {MOST_DEPTH}, which is {2**MOST_DEPTH:,} steps a draw"
+        require(self.max_depth <= MOST_DEPTH, "max_depth", deep, self.max_depth)
+        require_flag("low_rank", self.low_rank)
         good = is_number(self.temperature) and 0 < self.temperature < math.inf
         require(good, "temperature", "positive and finite", self.temperature)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_number, require, require_choice, require_count
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise, PhiloxNoise
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
@@ -126,15 +126,15 @@ class StochasticGradient(Sampler):
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "draws", "thinning"):
             value = getattr(self, name)
-            require(is_whole(value) and value >= 1, name, "a positive integer", value)
+            require_count(name, value)
         rule = "an even number, since passes come in pairs"
         require(self.epochs % 2 == 0 or not self.paired, "epochs", rule, self.epochs)
         for name in ("step_size", "temperature"):
             value = getattr(self, name)
             good = is_number(value) and 0 < value < math.inf
             require(good, name, "positive and finite", value)
-        known = self.noise is None or self.noise in NOISES
-        require(known, "noise", "'torch' or 'philox'", self.noise)
+        if self.noise is not None:
+            require_choice("noise", self.noise, NOISES)
         good = is_number(self.warmup) and 0 <= self.warmup < 1
         require(good, "warmup", "in [0, 1)", self.warmup)
         kept = self.epochs - math.ceil(self.warmup * self.epochs)

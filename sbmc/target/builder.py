@@ -7,14 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_number, require, require_count
 from sbmc.likelihoods import Likelihood, unweighted, without_weights
 from sbmc.log import logger
 from sbmc.model.data import Examples, as_examples, count, rows
+from sbmc.model.devices import as_device
 from sbmc.model.forward import check_path, choose_forward
 from sbmc.model.frozen_part import MOST_IN_MEMORY, SplitModel, split_model
 from sbmc.model.functional import converted, evaluation_copy
 from sbmc.model.inferred_likelihood import resolve_likelihood
+from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import learn_noise, require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
@@ -178,10 +180,10 @@ def build_target(
         >>> state.position.shape, target.evaluations.gradient
         (torch.Size([4, 6]), 8)
     """
+    refuse_modes("build_target")
     rule = "in (0, 1]: at 0 the posterior is the network itself, with nothing to sample"
     require(is_number(s) and 0 < s <= 1, "s", rule, s)
-    good = chunk_size is None or (is_whole(chunk_size) and chunk_size >= 1)
-    require(good, "chunk_size", "a positive integer", chunk_size)
+    require_count("chunk_size", chunk_size, optional=True)
     check_path(path)
     model = unwrapped(model)
     space = select_parameters(model, parameters)
@@ -189,7 +191,7 @@ def build_target(
     dtype = weights.dtype if dtype is None else dtype
     real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     require(real, "dtype", "a floating-point torch.dtype", dtype)
-    anchor = weights.to(torch.device(weights.device if device is None else device), dtype)
+    anchor = weights.to(weights.device if device is None else as_device(device), dtype)
     examples = as_examples(data).to(dtype=dtype, device=anchor.device)
     network = converted(model, dtype, anchor.device)
     family = resolve_likelihood(likelihood, network, examples).likelihood

@@ -13,10 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require_count
 from sbmc.likelihoods import Categorical, Likelihood, as_likelihood
+from sbmc.model.calling import errors_in_words, require_rows
 from sbmc.model.cutting import find_cut, sampled_operations
-from sbmc.model.data import Examples, Inputs, as_examples, as_inputs, count, rows
+from sbmc.model.data import (
+    Examples,
+    Inputs,
+    as_examples,
+    as_inputs,
+    check_inputs,
+    count,
+    rows,
+    tree_map,
+)
 from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.fused import foldable
 from sbmc.model.kernels.choice import COMPILED
@@ -164,8 +174,7 @@ def find_explanation(
     path: str = "auto",
 ) -> Explanation:
     """What `explain` prints, without printing it; the arguments are the same."""
-    good = is_whole(particles) and particles >= 1
-    require(good, "particles", "a positive integer", particles)
+    require_count("particles", particles)
     model = unwrapped(model)
     space = select_parameters(model, parameters)
     family = as_likelihood(likelihood)
@@ -197,9 +206,14 @@ def _examples(model: nn.Module, x: Any, likelihood: Likelihood) -> Examples:
     if not isinstance(x, (Tensor, np.ndarray, dict)):
         return as_examples(x, "x")
     inputs = as_inputs(x, "x")
-    with torch.no_grad():
-        module = evaluation_copy(model, ParameterSpace((), ()))
-        outputs = call_model(module, {}, rows(inputs, 0, 1))
+    check_inputs(inputs, "x")
+    own = next(model.parameters())
+    inputs = tree_map(lambda t: t.to(own) if t.is_floating_point() else t.to(own.device), inputs)
+    few = rows(inputs, 0, 2)
+    module = evaluation_copy(model, ParameterSpace((), ()))
+    with torch.no_grad(), errors_in_words(model, few, "x"):
+        outputs = call_model(module, {}, few)
+        require_rows(outputs, few)
     if isinstance(likelihood, Categorical):
         return Examples(inputs, torch.zeros(count(inputs), dtype=torch.long))
     return Examples(inputs, torch.zeros(count(inputs), *outputs.shape[1:]))

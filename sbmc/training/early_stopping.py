@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from sbmc.checks import require_count
+
 
 class EarlyStopping:
     """Stop when the moving average of the validation loss has not improved for a while.
@@ -17,6 +19,9 @@ class EarlyStopping:
         window: epochs in the moving average.
         patience: epochs without a lower average before stopping.
 
+    Raises:
+        BadInput: one of them is no positive integer.
+
     Example:
         >>> stopping = EarlyStopping(window=1, patience=2)
         >>> [stopping.update(loss) for loss in (3.0, 2.0, 2.5, 2.0)]
@@ -24,8 +29,10 @@ class EarlyStopping:
     """
 
     def __init__(self, window: int = 10, patience: int = 5) -> None:
+        require_count("window", window)
+        require_count("patience", patience)
         self.patience = patience
-        self._recent: deque[float] = deque(maxlen=window)
+        self._recent: deque[float] = deque(maxlen=int(window))
         self._lowest = math.inf
         self._waited = 0
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import nearest, require
+from sbmc.checks import require, require_choice
 from sbmc.islands.process_memory import parse_bytes
 from sbmc.likelihoods import Likelihood, unweighted
 from sbmc.log import logger
@@ -149,9 +149,9 @@ def train_ensemble(
         (3, torch.Size([3, 6]), 2.0)
     """
     model = unwrapped(model)
-    require_count(members, "members")
+    require_count("members", members)
     if member_chunk is not None:
-        require_count(member_chunk, "member_chunk")
+        require_count("member_chunk", member_chunk)
     if max_epochs is None:
         require(
             validation is not None, "max_epochs", "given when there are no validation data", None
@@ -174,8 +174,7 @@ def train_ensemble(
         given_optimiser=optimiser,
         starts=setup.starts,
     )
-    hint = nearest(str(path), PATHS).rstrip("?")
-    require(path in PATHS, "path", "one of " + ", ".join(map(repr, PATHS)) + hint, path)
+    require_choice("path", path, PATHS)
     check_reset(model, space, settings)
     layers = training_mode_layers(model, space)
     one_by_one = path == "module" or (path == "auto" and bool(layers))

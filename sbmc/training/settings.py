@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 
-from sbmc.checks import nearest, require
+from sbmc.checks import is_number, require, require_choice, require_count, require_flag
+from sbmc.randomness import require_seed
+from sbmc.storage.arrays import require_plain
 from sbmc.training.adam import Adam
 from sbmc.training.optimiser import Optimiser
 
@@ -42,29 +43,27 @@ class TrainingSettings:
             self.learning_rate,
         )
         for name in ("batch_size", "max_epochs", "window", "patience"):
-            require_count(getattr(self, name), name)
-        hint = nearest(str(self.initial), INITIAL).rstrip("?")
-        rule = f"'model', 'reset' or 'prior'{hint}"
-        require(self.initial in INITIAL, "initial", rule, self.initial)
-        require_count(self.seed, "seed", least=0)
-        require(isinstance(self.anchored, bool), "anchored", "True or False", self.anchored)
+            require_count(name, getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))  # of numpy's integers
+        steps = all(hasattr(self.optimiser, each) for each in ("init", "step", "compiled_step"))
+        rule = "sbmc.training.Adam(...) or sbmc.training.SGD(...)"
+        good = steps and not isinstance(self.optimiser, type)
+        require(good, "optimiser", rule, self.given_optimiser)
+        require_choice("initial", self.initial, INITIAL)
+        require_seed(self.seed)
+        require_flag("anchored", self.anchored)
 
     @property
     def optimiser(self) -> Optimiser:
         """The optimiser that was given; Adam if there was none."""
-        return self.given_optimiser or Adam(self.learning_rate)
-
-
-def require_count(value: object, name: str, least: int = 1) -> None:
-    """Refuse anything but an integer of at least `least`."""
-    rule = "a positive integer" if least == 1 else "a non-negative integer"
-    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    require(good, name, rule, value)
+        given = self.given_optimiser
+        return Adam(float(self.learning_rate)) if given is None else given
 
 
 def check_variance(value: object) -> None:
     """Refuse a prior variance that is no positive number, nor a vector of them."""
     if isinstance(value, Tensor):
+        require_plain(value, "prior_variance")
         require(value.ndim <= 1, "prior_variance", "a number or a vector", tuple(value.shape))
         good = bool((torch.isfinite(value) & (value > 0)).all())
     else:
@@ -73,4 +72,4 @@ def check_variance(value: object) -> None:
 
 
 def _positive(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+    return is_number(value) and 0 < value < math.inf  # type: ignore[operator]

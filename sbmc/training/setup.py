@@ -14,10 +14,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sbmc.checks import require
 from sbmc.likelihoods import Likelihood, Weighted
 from sbmc.likelihoods.weighted import check_weights
-from sbmc.model.data import Examples, Inputs, as_examples, leaves, tree_map
+from sbmc.model.calling import errors_in_words, require_dependence, require_rows
+from sbmc.model.data import Examples, Inputs, as_examples, leaves, require_same_form, tree_map
 from sbmc.model.forward import Forward
 from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.loop import LoopForward
+from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import NOISE, learn_noise, require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
@@ -71,12 +73,18 @@ def checked_data(
             counts = check_weights(weights if name == "train" else ones, len(examples))
             family = Weighted(likelihood, counts)
         inputs, _ = examples.slice(0, 2)
-        with torch.no_grad():
-            outputs = forward(start[None], inputs)[0]
+        point = start[None].clone().requires_grad_()
+        with torch.enable_grad(), errors_in_words(model, inputs, f"{name} inputs"):
+            outputs = forward(point, inputs)[0]
+            require_rows(outputs, inputs)
+            require_dependence(outputs)
+        outputs = outputs.detach()
         return replace(examples, targets=family.check(examples.targets, outputs)), family
 
     held_out = None if validation is None else checked(validation, "validation")[0]
     examples, family = checked(train, "train")
+    if held_out is not None:
+        require_same_form(held_out, examples, "validation", "train")
     return TrainingData(examples, held_out, family)
 
 
@@ -118,10 +126,11 @@ def set_up_training(
 
     Learned noise starts at the mean of its own prior, and is trained with the weights.
     """
+    refuse_modes("train_ensemble")
     space = select_parameters(model, parameters)
     own = space.flatten(model)
     examples = as_examples(train, "train").to(dtype=own.dtype, device=own.device)
-    family = resolve_likelihood(likelihood, model, examples).likelihood
+    family = resolve_likelihood(likelihood, model, examples, "train").likelihood
     counts = None if weights is None else check_weights(weights, len(examples)).to(own)
     noise = learn_noise(model, space, family, examples, counts)
     if noise is None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sbmc.checks import Phrase, is_number, is_whole, require
+from sbmc.checks import Phrase, is_number, is_whole, require, require_count
 from sbmc.randomness import Stream, generator
 
 # Streams of their own below `Stream.SPLIT`.
@@ -110,9 +110,9 @@ def subset(targets: Tensor, examples: int, seed: int, *, stratify: bool = True) 
 
 def check_folds(folds: object) -> None:
     """Refuse anything but a whole number of at least 2."""
-    shown = Phrase(f"{folds!r}, which leaves nothing to train on") if folds == 1 else folds
-    good = is_whole(folds) and folds >= 2  # type: ignore[operator]
-    require(good, "folds", "a whole number of at least 2", shown)
+    alone = is_whole(folds) and folds == 1
+    require(not alone, "folds", "at least 2", Phrase("1, which leaves nothing to train on"))
+    require_count("folds", folds, 2)
 
 
 def _shuffled(targets: Tensor, rng: torch.Generator, stratify: bool) -> Tensor:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import Phrase, require, require_choice, require_path
 from sbmc.fitting.compute import Compute
 from sbmc.fitting.preparation import describe_sampler
+from sbmc.fitting.request import FitRequest
 from sbmc.likelihoods import Categorical, Custom, as_likelihood, known_variance
 from sbmc.model.data import Examples, as_examples
 from sbmc.model.parameters import Selection, select_parameters
@@ -116,16 +116,25 @@ def tune(
         ([0.1, 1.0], [0.0, 0.1])
     """
     variances, scales = v_grid(v), s_grid(s)
-    require_count(particles, "particles")
-    good = is_whole(extensions) and extensions >= 0
-    require(good, "extensions", "a non-negative integer", extensions)
+    require_count("particles", particles)
+    require_count("extensions", extensions, 0)
     generator(seed)  # refuses a bad seed
     algorithm: Sampler = HMC(epochs=160) if sampler is None else sampler
     good = isinstance(algorithm, Sampler) and dataclasses.is_dataclass(algorithm)
     require(good, "sampler", "settings such as sbmc.HMC(...) or sbmc.SMC(...)", sampler)
     begin = algorithm.default_start if start is None else start
     rule = "'anchor' or 'prior': there is no ensemble on every fold"
-    require(begin in ("anchor", "prior"), "start", rule, begin)
+    require_choice("start", begin, ["anchor", "prior"], rule)
+    for name, mapping in (("fit_options", fit_options), ("about", about)):
+        good = mapping is None or isinstance(mapping, Mapping)
+        good = good and all(isinstance(key, str) for key in mapping or ())
+        require(good, name, "a dict with texts as keys, or None", mapping)
+    known = [item.name for item in dataclasses.fields(FitRequest)]
+    for name in fit_options or ():
+        require_choice("fit_options", name, known, "arguments of `fit` by their names")
+    location = None if folder is None else require_path("folder", folder)
+    usable = location is None or not location.exists() or location.is_dir()
+    require(usable, "folder", "the path of a folder, not of a file", location)
     family = as_likelihood(likelihood)
     rule = "'categorical' or sbmc.Gaussian(noise_variance=...), whose predictions have a score"
     good = isinstance(family, Categorical) or known_variance(family) is not None
@@ -169,7 +178,7 @@ def tune(
         "data": data_digest,
     }
     beginning = Tuning(settings, int(seed), variances, scales, data=dict(about or {}))
-    saved_cells = SavedCells(None if folder is None else Path(folder), beginning)
+    saved_cells = SavedCells(location, beginning)
     options = {
         **(fit_options or {}),
         "likelihood": likelihood,

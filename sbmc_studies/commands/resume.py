@@ -100,10 +100,11 @@ def extend(
         BadInput: the run cannot be extended, or would not become larger.
     """
     folder = _normal(run)
+    also = parse_numbers("also_islands", also_islands)
+    # Reading it refuses folders that are no run's, and those are in no folder of records.
+    run_file = _with_changes(read_run_file(folder), changes)
     out = records_folder(folder)
     require_writable(out)
-    also = parse_numbers("also_islands", also_islands)
-    run_file = _with_changes(read_run_file(folder), changes)
     execution = run_file.spec.execution
     rule = "one with a checkpoint, which `extend` needs"
     require(execution.saves_checkpoints, "run", rule, str(run))

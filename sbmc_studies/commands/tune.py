@@ -62,7 +62,7 @@ def parse_plan(
         v=read_numbers("v", v),
         s=read_numbers("s", s),
         folds=read_count("folds", folds, least=2),
-        seed=read_count("seed", seed, least=0),
+        seed=read_count("seed", seed, least=0, most=2**128 - 1),
         examples=None if examples is None else read_count("examples", examples),
         extensions=EXTENSIONS if extend else 0,
     )

@@ -197,7 +197,7 @@ def test_convolutions_in_single_precision():
         ({"structure": "kronn"}, "`structure` must be one of .* Did you mean 'kron'"),
         ({"samples": 0}, "`samples` must be a positive integer"),
         ({"batch_size": 0}, "`batch_size` must be a positive integer"),
-        ({"seed": -1}, "`seed` must be a non-negative integer"),
+        ({"seed": -1}, r"`seed` must be an integer from 0 to 2\*\*128 - 1, but got -1\."),
         ({"prior_variance": 0.0}, "`prior_variance` must be positive and finite"),
         ({"prior_variance": torch.ones(43)}, "`prior_variance` must be one number for the str"),
         ({"prior_variance": torch.ones(2), "structure": "diag"}, "must be one number or 43"),

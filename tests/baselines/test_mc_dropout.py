@@ -229,7 +229,7 @@ class Aside(nn.Module):
         ({"model": Aside()}, "`layers` must be linear layers that the model calls"),
         ({"prior_variance": -1.0}, "`prior_variance` must be positive and finite"),
         ({"max_epochs": 0}, "`max_epochs` must be a positive integer"),
-        ({"seed": -1}, "`seed` must be a non-negative integer"),
+        ({"seed": -1}, r"`seed` must be an integer from 0 to 2\*\*128 - 1, but got -1\."),
         ({"likelihood": "poison"}, "`likelihood` must be"),
     ],
 )

@@ -130,7 +130,7 @@ def test_it_is_a_posterior_that_says_what_it_is():
         ({"samples": 0}, "`samples` must be a positive integer, but got 0"),
         ({"prior_variance": 0.0}, "`prior_variance` must be positive and finite"),
         ({"max_epochs": None}, "`max_epochs` must be given"),
-        ({"seed": -1}, "`seed` must be a non-negative integer"),
+        ({"seed": -1}, r"`seed` must be an integer from 0 to 2\*\*128 - 1, but got -1\."),
     ],
 )
 def test_bad_input_is_refused_in_words(changes, message):

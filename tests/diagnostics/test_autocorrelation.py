@@ -100,7 +100,7 @@ def test_tensors_arrays_and_lists_are_alike():
     [
         (np.zeros(5), r"`draws` must be an array \(chains, draws\), but got shape \(5,\)\."),
         (np.zeros((2, 0)), r"but got shape \(2, 0\)"),
-        ([["a"]], "must be an array"),
+        ([["a"]], "`draws` must be numeric, but got dtype <U1. Make numbers of texts first"),
         ([[1.0, np.nan, 2.0, 3.0]], "`draws` must be finite, but got NaN or infinity."),
         ([[1.0, 2.0, 3.0]], "`draws` must be at least 4 draws of each chain, but got 3."),
     ],

@@ -261,7 +261,8 @@ def test_of_default_posteriors_it_says_what_the_run_found(recwarn):
 
 
 def test_something_else_than_a_posterior_is_refused():
-    with pytest.raises(BadInput, match=r"`posterior` must be a sbmc\.Posterior, but got Tensor"):
+    words = r"`posterior` must be a sbmc\.Posterior, but got a Tensor of shape \(3,\)"
+    with pytest.raises(BadInput, match=words):
         diagnose(torch.zeros(3))
 
 

@@ -465,10 +465,10 @@ def test_the_power_of_the_likelihood(options, power):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"anchors": 3}, "`anchors` must be an ensemble or a list of modules, but got int."),
-        ({"anchors": "map"}, "`anchors` must be an ensemble or a list of modules, but got str."),
+        ({"anchors": 3}, "`anchors` must be an ensemble or a list of modules, but got 3."),
+        ({"anchors": "map"}, "`anchors` must be an ensemble or a list of modules, but got 'map'."),
         ({"anchors": []}, "an ensemble or a list of modules, but got no modules."),
-        ({"anchors": make_net()}, "an ensemble or a list of modules, but got Sequential."),
+        ({"anchors": make_net()}, "list of modules, but got a module of type Sequential."),
         ({"anchors": [nn.Linear(4, 3)]}, "`anchors` must be modules with the parameters of `mod"),
         (
             {"anchors": MEMBERS, "sampler": SMC(), "island_weights": "evidence"},

@@ -64,7 +64,7 @@ def test_epochs_are_trainings_times_their_length_or_seconds_over_what_one_takes(
         (lambda: as_budget("30"), "a number of trainings"),
         (lambda: as_budget(True), "a number of trainings"),
         (lambda: Budget(trainings=0), "`trainings` must be positive"),
-        (lambda: Budget(seconds=float("inf")), "`seconds` must be positive and finite"),
+        (lambda: Budget(seconds=float("inf")), "`seconds` must be positive and at most"),
         (lambda: Budget(trainings=1, seconds=1), "either `trainings` or `seconds`"),
         (lambda: Budget(extend=0.5), "`extend` must be at least 1 and finite"),
         (lambda: Budget(stop_early=1), "`stop_early` must be True or False"),

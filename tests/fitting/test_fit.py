@@ -582,7 +582,7 @@ class Augmented(torch.utils.data.Dataset):
         ({"s": 1.5}, "`s` must be in [0, 1], but got 1.5."),
         ({"s": math.nan}, "`s` must be in [0, 1], but got nan."),
         ({"s": "0.1"}, "`s` must be in [0, 1] or \"auto\", but got '0.1'."),
-        ({"s": True}, "`s` must be in [0, 1], but got True."),
+        ({"s": True}, '`s` must be in [0, 1] or "auto", but got True.'),
         ({"prior_variance": 0}, "`prior_variance` must be positive and finite, but got 0.0."),
         ({"prior_variance": -1}, "`prior_variance` must be positive and finite, but got -1.0."),
         ({"s": 0, "prior_variance": -1}, "`prior_variance` must be positive and finite"),
@@ -590,7 +590,7 @@ class Augmented(torch.utils.data.Dataset):
         ({"particles": 2.0}, "`particles` must be a positive integer, but got 2.0."),
         ({"islands": -1}, "`islands` must be a positive integer, but got -1."),
         ({"islands": True}, "`islands` must be a positive integer, but got True."),
-        ({"chunk_size": 0}, "`chunk_size` must be a positive integer, but got 0."),
+        ({"chunk_size": 0}, "`chunk_size` must be a positive integer or None, but got 0."),
         ({"seed": -1}, "`seed` must be an integer from 0 to 2**128 - 1, but got -1."),
         ({"s": 0, "seed": 0.5}, "`seed` must be an integer from 0 to 2**128 - 1, but got 0.5."),
         ({"path": "fusd"}, "but got 'fusd'. Did you mean 'fused'?"),
@@ -602,7 +602,7 @@ class Augmented(torch.utils.data.Dataset):
         ({"dtype": torch.int64}, "`dtype` must be a floating-point torch.dtype, but got torch.in"),
         ({"dtype": "float64"}, "`dtype` must be a floating-point torch.dtype, but got 'float64'."),
         ({"anchor_epochs": -1}, "`anchor_epochs` must be a non-negative number, but got -1."),
-        ({"model": "net"}, "`model` must be a torch.nn.Module, but got str."),
+        ({"model": "net"}, "`model` must be a torch.nn.Module, but got 'net'."),
         (
             {"model": spoiled(torch.nan)},
             "must be of finite weights, but got NaN or infinity in 0.w",
@@ -630,7 +630,11 @@ class Augmented(torch.utils.data.Dataset):
             {"data": (DATA[0], DATA[1].float()), "likelihood": "categorical"},
             "`targets` must be integer class labels, but got dtype torch.float32",
         ),
-        ({"data": (DATA[0], DATA[1][:, None])}, "with outputs of shape (examples, 3): "),
+        (
+            {"data": (DATA[0], DATA[1][:, None])},
+            'with outputs of shape (examples, 3), but got None. "categorical" takes integer '
+            "targets of shape (examples,); targets[:, 0] makes labels of one column.",
+        ),
         ({"data": Augmented()}, "`data` must be the same each time it is read"),
         ({"data": DATA[0]}, "`data` must be a pair (inputs, targets), a map-style data set or a D"),
         ({"model": nn.Linear(4, 2)}, "must be class labels below the model's 2 outputs, but got"),
@@ -644,7 +648,7 @@ class Augmented(torch.utils.data.Dataset):
         ({"start": "anhcor"}, "but got 'anhcor'. Did you mean 'anchor'?"),
         ({"start": 3}, "`start` must be 'anchor', 'prior', an ensemble or a list of modules, but"),
         ({"start": []}, "an ensemble or a list of modules, but got no modules."),
-        ({"start": make_net()}, "an ensemble or a list of modules, but got Sequential."),
+        ({"start": make_net()}, "an ensemble or a list of modules, but got a module of type Seq"),
         ({"start": [make_net(), nn.Linear(4, 3)]}, "of `model`, but got another module at 1."),
         ({"start": [spoiled(torch.nan)]}, "`start` must be modules of finite weights, but got"),
         (

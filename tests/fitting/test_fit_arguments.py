@@ -107,7 +107,7 @@ def test_something_else_than_a_group_is_refused(options, words):
         ({"dtype": torch.int64}, "`dtype` must be a floating-point torch.dtype"),
         ({"retries": -1}, "`retries` must be a non-negative integer, but got -1."),
         ({"first_island": 0.5}, "`first_island` must be a non-negative integer, but got 0.5."),
-        ({"chunk_size": 0}, "`chunk_size` must be a positive integer, but got 0."),
+        ({"chunk_size": 0}, "`chunk_size` must be a positive integer or None, but got 0."),
         ({"path": "fusd"}, "Did you mean 'fused'?"),
         ({"path": 3}, "`path` must be"),
         ({"island_weights": "equals"}, "Did you mean 'equal'?"),

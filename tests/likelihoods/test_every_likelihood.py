@@ -337,7 +337,7 @@ class TestFitAndPredict:
         (torch.zeros(4), (2, 2), '"categorical" for two classes, with integer targets'),
         (torch.tensor([0, 1, 2, 3]), (2, 1), '"poisson" or "negative-binomial" for counts'),
         (torch.zeros(4, 3).long(), (2, 3, 3), "axis=1) has classes before the positions, axis=-1"),
-        (torch.zeros(4, 2, 3), (2, 5, 2, 3), "which fit no likelihood by themselves"),
+        (torch.zeros(4, 2, 3), (2, 5, 2, 3), "They fit no likelihood by themselves"),
         (torch.zeros(4, 3), (2, 4), '"categorical" takes integer targets of shape (examples,)'),
     ],
 )

@@ -98,9 +98,13 @@ def test_labels_of_any_integer_type(dtype):
         (
             LABELS.bool(),
             (2, 3),
-            "`targets` must be integer class labels, but got dtype torch.bool.",
+            "`targets` must be integer class labels, but got dtype torch.bool; targets.long()",
         ),
-        (LABELS[:, None], (2, 3), "`targets` must be of shape (examples,), but got (5, 1)."),
+        (
+            LABELS[:, None],
+            (2, 3),
+            "`targets` must be of shape (examples,), but got (5, 1); targets[:, 0]",
+        ),
         (LABELS - 1, (2, 3), "`targets` must be class labels of at least 0, but got -1."),
         (LABELS, (2, 2), "`targets` must be class labels below the model's 2 outputs, but got l"),
         (LABELS, (2, 1), "`model` must be a network with outputs (examples, classes) and two or"),
@@ -165,7 +169,7 @@ def test_numbers_of_other_libraries_are_numbers():
             "`likelihood` must be a function that returns one value per example, but got shape ().",
         ),
         (lambda outputs, targets: outputs, "one value per example, but got shape (2, 3)."),
-        (lambda outputs, targets: 1.0, "one value per example, but got float."),
+        (lambda outputs, targets: 1.0, "one value per example, but got 1.0."),
         (
             lambda outputs, targets: outputs.detach().sum(-1),
             "must be a function that is differentiable in the outputs, but got values without a",
@@ -212,7 +216,7 @@ def test_the_forms_that_a_likelihood_is_given_in():
     [
         ("categoricl", "but got 'categoricl'. Did you mean 'categorical'?"),
         ("gauss", "`likelihood` must be one of 'categorical', 'bernoulli', "),
-        (3, "or a callable, but got int."),
+        (3, "or a callable, but got 3."),
         (Gaussian, "or a callable, but got the class Gaussian."),
     ],
 )

@@ -151,7 +151,7 @@ def test_class_weights_are_those_of_scikit_learn():
             torch.ones(5),
             "`weights` must be numbers, one for each of the 6 rows, but got shape (5,)",
         ),
-        ("many", "one for each of the 6 rows"),
+        ("many", "`weights` must be a tensor or an array, but got 'many'."),
         (-WEIGHTS, "`weights` must be finite and not negative, but got -2.0"),
         (WEIGHTS / 0, "finite and not negative"),
         (torch.zeros(6), "positive for some rows, but got zeros alone"),

@@ -229,13 +229,20 @@ INFINITE[:2] = torch.inf
         ((INPUTS, torch.tensor(1)), "must be a tensor with an example axis, but got a scalar."),
         (Stream(), "`data` must be a map-style data set, but got an iterable one."),
         (DataLoader(Stream()), "`data` must be a map-style data set, but got an iterable one."),
-        (INPUTS, "a map-style data set or a DataLoader, but got Tensor."),
-        (INPUTS.numpy(), "a map-style data set or a DataLoader, but got ndarray."),
-        ({"x": INPUTS, "y": TARGETS}, "a map-style data set or a DataLoader, but got dict."),
+        (INPUTS, "a map-style data set or a DataLoader, but got a Tensor of shape (6, 2)"),
+        (INPUTS.numpy(), "a map-style data set or a DataLoader, but got a ndarray of shape (6,"),
+        ({"x": INPUTS, "y": TARGETS}, "a map-style data set or a DataLoader, but got {'x': tensor"),
         (3, "`data` must be a pair (inputs, targets), a map-style data set or a DataLoader, but"),
-        (("a", TARGETS), "`data` must be a tensor or an array, but got str."),
-        ((INPUTS, "a"), "`data targets` must be a tensor or an array, but got str."),
-        ((np.array(["a"]), TARGETS), "`data` must be numeric, but got dtype <U1."),
+        (("a", TARGETS), "`data` must be a tensor or an array, but got 'a'."),
+        ((INPUTS, "a"), "`data targets` must be a tensor or an array, but got 'a'."),
+        (
+            (np.array(["a"]), TARGETS),
+            "`data` must be numeric, but got dtype <U1. Make numbers of texts first; astype(f",
+        ),
+        (
+            (INPUTS, np.array(["a"])),
+            "`data targets` must be numeric, but got dtype <U1. np.unique(labels, return_inverse=",
+        ),
         ((INPUTS.to(torch.complex64), TARGETS), "`data` must be real, but got dtype torch.complex"),
         (([[1.0], [1.0, 2.0]], [0, 1]), "must be rectangular, but got rows of unequal length."),
         (([INPUTS, INPUTS], TARGETS), "`data` must be a tensor or an array, but got a list of t"),
@@ -246,7 +253,7 @@ INFINITE[:2] = torch.inf
         (Samples([{"x": 1.0}]), "must have one of the keys ('labels', 'label', 'targets', 'targ"),
         (
             Samples([{"x": "words", "label": 1}]),
-            "`data['x']` must be numeric, but got dtype <U5.",
+            "`data['x']` must be numeric, but got dtype <U5. Make numbers of texts first",
         ),
         (
             # Lists of equal length would be transposed by the default collation.
@@ -256,7 +263,7 @@ INFINITE[:2] = torch.inf
         (Samples([(object(), 1)]), "must be samples that collate into a batch, but got samples"),
         (
             Samples([(torch.zeros(2), 0), (torch.zeros(3), 0)]),
-            "must be samples that collate into a batch, but got samples that do not",
+            "but got samples such as (tensor([0., 0.]), 0). Give tensors of one shape, or a Da",
         ),
     ],
 )
@@ -276,7 +283,7 @@ def test_batches_of_different_shapes_are_refused():
 
     samples = [(torch.ones(1 + (i >= READ_BATCH)), 0) for i in range(READ_BATCH + 1)]
     loader = DataLoader(Samples(samples), batch_size=2, collate_fn=pad)
-    refused(loader, "`data` must be of one shape in all batches, but got others")
+    refused(loader, "`data` must be of one shape in all batches, but got batches of others")
 
 
 class Augmented(Dataset):

@@ -148,6 +148,37 @@ def test_items_that_do_not_collate_are_refused():
         dataset_inputs(ragged)
 
 
+class Damaged(Dataset):
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if index == 3:
+            raise OSError("a file that is gone")
+        return A[0]
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (5, "a data set whose items can be read, but got an error at item 3. The error is above."),
+        (-1, "a data set with a length, but got a Damaged whose length fails."),
+    ],
+)
+def test_a_data_set_that_cannot_be_read_is_refused(length, words):
+    with pytest.raises(BadInput, match=re.escape(f"`inputs` must be {words}")):
+        dataset_inputs(Damaged(length))
+
+
+def test_batches_of_different_shapes_are_refused():
+    ragged = Table({"x": [[1.0] * (1 + (i >= READ_BATCH)) for i in range(READ_BATCH + 1)]})
+    with pytest.raises(BadInput, match="`inputs` must be of one shape in all batches"):
+        dataset_inputs(ragged)
+
+
 def test_hugging_face_data_sets_are_read_as_tensors(of_a_table):
     with_labels = Table({"features": A.tolist(), "label": LABELS.tolist()})
     expected = of_a_table.predict({"features": A}).probs

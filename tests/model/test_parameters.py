@@ -113,6 +113,9 @@ class Odd(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(2, dtype=dtype))
 
+    def forward(self, x):
+        return x
+
 
 def spoiled(value):
     net = make_net()
@@ -123,7 +126,7 @@ def spoiled(value):
 @pytest.mark.parametrize(
     ("model", "parameters", "words"),
     [
-        (3, "all", "`model` must be a torch.nn.Module, but got int."),
+        (3, "all", "`model` must be a torch.nn.Module, but got 3."),
         (nn.ReLU(), "all", "`model` must be a module with trainable parameters, but got none"),
         (make_net().requires_grad_(False), "all", "must be a module with trainable parameters"),
         (
@@ -141,8 +144,16 @@ def spoiled(value):
             "(such as '0.weight'), but got 'head'.",
         ),
         (make_net(), lambda name: False, "must be a selection that matches a trainable parameter"),
-        (make_net(), "[", "a regular expression or a predicate, but got '[' (unterminated"),
-        (make_net(), 3, "`parameters` must be a string or a predicate on names, but got 3."),
+        (
+            make_net(),
+            "[",
+            "a regular expression or a predicate on names, but got '[' (unterminated",
+        ),
+        (
+            make_net(),
+            3,
+            "`parameters` must be 'all', 'last', a regular expression or a predicate on na",
+        ),
     ],
 )
 def test_refusals(model, parameters, words):

@@ -208,7 +208,7 @@ DIFFERENT = "another structure, other frozen weights or other buffers."
         (frozen_weights_changed, DIFFERENT),
         (buffers_changed, DIFFERENT),
         (lambda: make_net().double(), None),
-        (lambda: "net", "`model` must be a torch.nn.Module, but got str."),
+        (lambda: "net", "`model` must be a torch.nn.Module, but got 'net'."),
     ],
 )
 def test_another_model(saved, build, words):

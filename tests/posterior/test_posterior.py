@@ -198,10 +198,14 @@ def test_a_callable_likelihood_says_what_is_predicted(classification):
         (INPUTS[:0], {}, "`inputs` must be non-empty, but got 0 examples."),
         (DataLoader(TensorDataset(INPUTS[:0])), {}, "`inputs` must be non-empty, but got no batc"),
         (INPUTS / 0, {}, "`inputs` must be finite, but got 44 values that are NaN or infinite."),
-        ("words", {}, "`inputs` must be a tensor or an array, but got str."),
-        (object(), {}, "`inputs` must be a tensor or an array, but got object."),
-        (INPUTS, {"batch_size": 0}, "`batch_size` must be a positive integer, but got 0."),
-        (INPUTS, {"batch_size": 2.5}, "`batch_size` must be a positive integer, but got 2.5."),
+        ("words", {}, "`inputs` must be a tensor or an array, but got 'words'."),
+        (object(), {}, "`inputs` must be a tensor or an array, but got a value of type object."),
+        (INPUTS, {"batch_size": 0}, "`batch_size` must be a positive integer or None, but got 0."),
+        (
+            INPUTS,
+            {"batch_size": 2.5},
+            "`batch_size` must be a positive integer or None, but got 2.5.",
+        ),
     ],
 )
 def test_refusals(inputs, options, words):
@@ -338,7 +342,7 @@ def test_reweighted_changes_the_combination_and_nothing_else():
 
 
 def test_reweighted_refuses_other_words():
-    words = "`island_weights` must be one of evidence, equal, but got 'evidense'. Did you mean 'ev"
+    words = "`weighting` must be one of evidence, equal, but got 'evidense'. Did you mean 'ev"
     with pytest.raises(BadInput, match=re.escape(words)):
         make_posterior().reweighted("evidense")
 

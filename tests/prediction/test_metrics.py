@@ -200,7 +200,7 @@ def test_regression_metrics():
         ([0.5, 0.5], [0], "`probs` must be of shape (examples, classes), but got (2,)."),
         ([[0.5, 0.5]], [2], "`labels` must be from 0 to 1, but got 2."),
         ([[0.5, 0.5]], [-1], "`labels` must be from 0 to 1, but got -1."),
-        ([[0.5, 0.5]], [0.0], "`labels` must be integers, but got torch.float32."),
+        ([[0.5, 0.5]], [0.0], "`labels` must be integers, but got torch.float64."),
         ([[0.5, 0.5]], [0, 1], "`labels` must be of shape (examples,), here (1,), but got (2,)."),
     ],
 )

@@ -196,7 +196,10 @@ def test_what_was_widened_is_said_and_is_no_evidence():
         (lambda: resolve({"weight": "auto"}), "none of which matches '0.bias'"),
         (lambda: resolve({"weight": "auto", "bais": 1.0, ".": 1.0}), "but got 'bais'"),
         (lambda: resolve({"weight": "wide", ".": 1.0}), "\"auto\" as values, but got 'wide'"),
-        (lambda: resolve(True), "must be a number, a mapping or a tensor"),
+        (
+            lambda: resolve(True),
+            r'must be "auto", .* a number, a mapping, a tensor, .* or sbmc\.WeightDecay.*got True',
+        ),
         (lambda: resolve(sbmc.WeightDecay(0.1)), "`examples` must be given in WeightDecay"),
         (lambda: sbmc.WeightDecay(-1e-4), "`weight_decay` must be positive"),
         (lambda: sbmc.WeightDecay(0), 'use prior_variance="auto"'),

@@ -241,7 +241,7 @@ def test_a_tensor_for_a_parameter_keeps_its_shape():
         ({"weight": 1, "bias": -2}, "must be positive and finite, but got -2.0."),
         (torch.tensor([1.0, 1.0, 0.0, 1.0]), "must be positive and finite, but got 0.0."),
         (torch.ones(3), "`prior_variance` must be of length 4, but got 3."),
-        (torch.ones(2, 2), "must be a number, a mapping or a tensor (4,), but got tensor("),
+        (torch.ones(2, 2), "a mapping or a tensor (4,), but got a Tensor of shape (2, 2)"),
         ("1", "must be a number, a mapping or a tensor (4,), but got '1'."),
         (True, "must be a number, a mapping or a tensor (4,), but got True."),
         (None, "must be a number, a mapping or a tensor (4,), but got None."),

@@ -164,10 +164,10 @@ class TestBuildTarget:
             ({"likelihood": "gausian"}, "`likelihood` must be"),
             ({"parameters": "nothing"}, "`parameters` must be a selection that matches a trainabl"),
             ({"path": "fast"}, "`path` must be"),
-            ({"chunk_size": 0}, "`chunk_size` must be a positive integer, but got 0."),
+            ({"chunk_size": 0}, "`chunk_size` must be a positive integer or None, but got 0."),
             ({"dtype": torch.int64}, "`dtype` must be a floating-point torch.dtype, but got torch"),
             ({"dtype": "float32"}, "`dtype` must be a floating-point torch.dtype, but got 'float3"),
-            ({"model": 3}, "`model` must be a torch.nn.Module, but got int."),
+            ({"model": 3}, "`model` must be a torch.nn.Module, but got 3."),
             (
                 {"data": (torch.zeros(0, 3), torch.zeros(0).long())},
                 "`data inputs` must be non-empty",

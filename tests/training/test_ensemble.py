@@ -334,10 +334,10 @@ def test_when_every_member_fails_an_error_says_so():
         ({"prior_variance": torch.ones(2)}, "`prior_variance` must be one number or 43"),
         (
             {"initial": "piror"},
-            "`initial` must be 'model', 'reset' or 'prior'.*Did you mean 'prior'",
+            "`initial` must be one of model, reset, prior.*Did you mean 'prior'",
         ),
         ({"path": "vmpa"}, "`path` must be one of .*Did you mean 'vmap'"),
-        ({"seed": -1}, "`seed` must be a non-negative integer"),
+        ({"seed": -1}, "`seed` must be an integer from 0"),
         ({"likelihood": "poison"}, "`likelihood` must be"),
         (
             {"train": (torch.zeros(4, 4), torch.tensor([0, 1, 2, 3]))},

@@ -47,8 +47,8 @@ def test_without_classes():
 @pytest.mark.parametrize(
     ("folds", "share", "words"),
     [
-        (1, 0.1, "`folds` must be a whole number of at least 2"),
-        (2.0, 0.1, "`folds`"),
+        (1, 0.1, "`folds` must be at least 2, but got 1, which leaves nothing to train on."),
+        (2.0, 0.1, "`folds` must be an integer of at least 2, but got 2.0."),
         (7, 0.1, "the rarest class (6)"),
         (40, 0.1, "half the number of examples"),
         (3, 1.0, "`validation_share` must be in (0, 1)"),

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sbmc.checks import BadInput, nearest, require
+from sbmc.checks import require, require_choice
 from sbmc.islands.executors.contract import Executor
 from sbmc.islands.executors.futures import Futures
 
@@ -83,11 +83,7 @@ def as_executor(value: Any, workers: int | None = None, address: str | None = No
         return value
     known = executors()
     key = "in-process" if value is None else value
-    if key not in known:
-        names = ", ".join(known)
-        raise BadInput(
-            f"`executor` must be one of {names}, but got {value!r}.{nearest(key, known)}"
-        )
+    require_choice("executor", key, known)
     settings: Any = known[key]
     for name in given:
         has = name in {field.name for field in dataclasses.fields(settings)}

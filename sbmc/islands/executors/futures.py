@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require, require_count
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import (
     GRACE,
@@ -66,8 +66,7 @@ class Futures(Executor):
     def __post_init__(self) -> None:
         good = isinstance(self.executor, cf.Executor)
         require(good, "executor", "a concurrent.futures.Executor", self.executor)
-        good = self.threads is None or (is_whole(self.threads) and self.threads >= 1)
-        require(good, "threads", "a positive integer or None", self.threads)
+        require_count("threads", self.threads, optional=True)
 
     @property
     def workers(self) -> int | None:  # type: ignore[override]

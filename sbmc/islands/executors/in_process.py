@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require_count
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import Done, Executor, ProgressCallback, Session, run_in_worker
 from sbmc.islands.job import Batch
@@ -44,8 +44,7 @@ class InProcess(Executor):
 
     def __post_init__(self) -> None:
         for name, value in (("fold", self.fold), ("threads", self.threads)):
-            good = value is None or (is_whole(value) and value >= 1)
-            require(good, name, "a positive integer or None", value)
+            require_count(name, value, optional=True)
 
     @property
     def threads_each(self) -> int:

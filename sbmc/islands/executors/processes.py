@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import require_count
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import (
     GRACE,
@@ -75,8 +75,7 @@ class Processes(Executor):
 
     def __post_init__(self) -> None:
         for name, value in (("workers", self.workers), ("threads", self.threads)):
-            good = value is None or (is_whole(value) and value >= 1)
-            require(good, name, "a positive integer or None", value)
+            require_count(name, value, optional=True)
 
     @property
     def threads_each(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sbmc.checks import BadInput, Phrase, is_number, is_whole, require
+from sbmc.checks import BadInput, Phrase, is_number, require, require_count
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import (
     GRACE,
@@ -35,6 +35,10 @@ _GROWTH = 5.0
 # By default Ray uses the address that other machines see, and listens to all of them. With this
 # variable it does not. The name is Ray's; it works on every system.
 _ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+# CPUs or GPUs that one island may reserve: more than any machine has.
+MOST_UNITS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +69,7 @@ class Ray(Executor):
         >>> Ray(gpus=-1)
         Traceback (most recent call last):
         ...
-        sbmc.checks.BadInput: `gpus` must be a number from 0, but got -1.
+        sbmc.checks.BadInput: `gpus` must be a number from 0 to 1,000,000, but got -1.
     """
 
     name: ClassVar[str] = "ray"
@@ -78,12 +82,11 @@ class Ray(Executor):
     def __post_init__(self) -> None:
         good = self.address is None or (isinstance(self.address, str) and self.address != "")
         require(good, "address", "that of a Ray cluster, such as 'host:6379'", self.address)
-        good = self.workers is None or (is_whole(self.workers) and self.workers >= 1)
-        require(good, "workers", "a positive integer or None", self.workers)
-        good = is_number(self.cpus) and 0 < self.cpus < float("inf")
-        require(good, "cpus", "a positive number", self.cpus)
-        good = is_number(self.gpus) and 0 <= self.gpus < float("inf")
-        require(good, "gpus", "a number from 0", self.gpus)
+        require_count("workers", self.workers, optional=True)
+        good = is_number(self.cpus) and 0 < self.cpus <= MOST_UNITS
+        require(good, "cpus", f"a positive number, at most {MOST_UNITS:,}", self.cpus)
+        good = is_number(self.gpus) and 0 <= self.gpus <= MOST_UNITS
+        require(good, "gpus", f"a number from 0 to {MOST_UNITS:,}", self.gpus)
 
     @property
     def threads_each(self) -> int:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from sbmc.checks import BadInput, Phrase, is_number, is_whole, require
+from sbmc.checks import BadInput, Phrase, is_number, require, require_count
 from sbmc.likelihoods import DenseCategorical, Gaussian, Rescaled
 from sbmc.log import logger
+from sbmc.model.calling import errors_in_words, require_weights
 from sbmc.model.data import (
     Inputs,
     as_examples,
@@ -77,6 +78,7 @@ def distil(
     _check_options(network, perturbations, held_out)
     _refuse_likelihood(posterior)
     source = _source(posterior, data)
+    _check_rows(posterior, source.inputs)
     split = generator(seed, Stream.DISTILLATION, SPLIT)
     learned, held = _split(count(source.inputs), float(held_out), split)
     originals = _chosen(source.inputs, learned)
@@ -116,9 +118,8 @@ def distil(
 
 def _check_options(network: Any, perturbations: Any, held_out: Any) -> None:
     good = network is None or isinstance(network, nn.Module)
-    require(good, "network", "a torch.nn.Module, or None", Phrase(type(network).__name__))
-    good = perturbations is None or (is_whole(perturbations) and perturbations >= 0)
-    require(good, "perturbations", "an integer of at least 0, or None", perturbations)
+    require(good, "network", "a torch.nn.Module, or None", network)
+    require_count("perturbations", perturbations, 0, optional=True)
     good = is_number(held_out) and 0 < held_out < 1
     require(good, "held_out", "a share of the rows, between 0 and 1", held_out)
 
@@ -132,6 +133,13 @@ def _refuse_likelihood(posterior: Posterior) -> None:
     rule = "one of classes with a label for each row, or of numbers with Gaussian noise"
     got = Phrase(f"one with the likelihood {plain.name!r}; `posterior.thin(k)` makes it smaller")
     require(isinstance(plain, Gaussian), "posterior", rule, got)
+
+
+def _check_rows(posterior: Posterior, inputs: Inputs) -> None:
+    """Refuse, in words, rows that the networks do not take, or of which each is several."""
+    shape = tuple(posterior.predict(rows(inputs, 0, 2)).mean.shape)
+    got = Phrase(f"rows with predictions of shape {shape[1:]}")
+    require(len(shape) == 2, "data", "rows with one label each, or one list of numbers", got)
 
 
 def _source(posterior: Posterior, data: Any) -> Source:
@@ -201,8 +209,8 @@ def _with_perturbations(
     if not (isinstance(originals, Tensor) and originals.is_floating_point()):
         if network is None or perturbations:
             raise BadInput(
-                "`network` must be given, and `perturbations` left out, where inputs are not one "
-                f"tensor of numbers, but got network={type(network).__name__} and "
+                "`network` must be given, and `perturbations` left out, where `data` are not one "
+                f"tensor of numbers, but got {'no' if network is None else 'a'} network and "
                 f"perturbations={perturbations}. Rows off the data can be given as `inputs`."
             )
         return originals
@@ -230,9 +238,11 @@ def _student(
     """A copy of the network that was given, or one by the shape of the inputs."""
     device = posterior.positions.device
     if network is not None:
+        require_weights(network, "network")
         copied = copy.deepcopy(network).to(device, posterior.dtype).eval()
-        with torch.no_grad():
-            check_columns(heads, call(copied, rows(inputs, 0, 2)))
+        few = rows(inputs, 0, 2)
+        with torch.no_grad(), errors_in_words(copied, few):
+            check_columns(heads, call(copied, few))
         return copied, None
     assert isinstance(inputs, Tensor)  # or a network was asked for
     architecture = Architecture(tuple(inputs.shape[1:]), heads.columns)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import is_whole, require
+from sbmc.checks import Phrase, require, require_count
+from sbmc.model.calling import errors_in_words
 from sbmc.model.data import Inputs, count, tree_map
 from sbmc.model.dataset_inputs import arity_of, dataset_inputs, is_dataset
 from sbmc.model.threads import threads_for
@@ -17,6 +18,7 @@ from sbmc.posterior.distillation.fidelity import Fidelity
 from sbmc.posterior.distillation.heads import ClassHeads, Heads, Parts
 from sbmc.posterior.distillation.saving import Contents, read_distilled, write_distilled
 from sbmc.posterior.distillation.student import Architecture
+from sbmc.posterior.distillation.training import call
 from sbmc.posterior.input_batches import checked_batches
 from sbmc.prediction.distilled import (
     DistilledPrediction,
@@ -110,8 +112,7 @@ class Distilled:
         Raises:
             BadInput: inputs are empty or not finite, or the size is no positive integer.
         """
-        good = batch_size is None or (is_whole(batch_size) and batch_size > 0)
-        require(good, "batch_size", "a positive integer", batch_size)
+        require_count("batch_size", batch_size, optional=True)
         arity = arity_of({"inputs": self.settings.get("inputs")})
         if is_dataset(inputs):
             inputs = dataset_inputs(inputs, arity)
@@ -122,13 +123,12 @@ class Distilled:
                 work = multiplications(batch, count(batch), self._weights)
                 with threads_for(work, self._weights, apart=False):
                     parts.append(self._ask(tree_map(lambda t: t.to(self._device), batch)))
+        require(bool(parts), "inputs", "non-empty", Phrase("no batches"))
         return parts[0] if len(parts) == 1 else concatenate(parts)
 
     def _ask(self, batch: Inputs) -> DistilledPrediction | DistilledRegressionPrediction:
-        if isinstance(batch, Tensor):
-            answer = self.network(batch)
-        else:
-            answer = self.network(**batch) if isinstance(batch, dict) else self.network(*batch)
+        with errors_in_words(self.network.student, batch, "inputs"):
+            answer = self.network.heads(call(self.network.student, batch))
         return distilled_prediction(*answer, classes=self._classes)
 
     def save(self, path: str | Path) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, require
 from sbmc.likelihoods.noise import softened
 
 # Added to entropies before their roots are taken, where a root has no slope at zero.
@@ -158,7 +158,7 @@ def check_columns(heads: Heads, outputs: object) -> None:
         BadInput: they are not `(rows, columns)`.
     """
     rule = f"a module with {heads.columns} outputs for each row ({heads.meaning})"
-    require(isinstance(outputs, Tensor), "network", rule, Phrase(type(outputs).__name__))
+    require(isinstance(outputs, Tensor), "network", rule, outputs)
     assert isinstance(outputs, Tensor)
     shape = tuple(outputs.shape)
     if len(shape) != 2 or shape[1] != heads.columns:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_path
 from sbmc.posterior.distillation.fidelity import Fidelity
 from sbmc.posterior.distillation.heads import ClassHeads, Heads, NumberHeads
 from sbmc.posterior.distillation.student import Architecture, build_student
@@ -36,7 +36,7 @@ def write_distilled(path: str | Path, contents: Contents) -> None:
     """Write a file, completely or not at all; see `Distilled.save`."""
     from safetensors.torch import save_file
 
-    final = Path(path)
+    final = require_path("path", path)
     require(final.parent.is_dir(), "path", "in an existing folder", str(path))
     require(not final.is_dir(), "path", "the name of a file, not of a folder", str(path))
     heads = contents.heads
@@ -61,7 +61,7 @@ def write_distilled(path: str | Path, contents: Contents) -> None:
 
 def read_distilled(path: str | Path, network: nn.Module | None) -> Contents:
     """Read a file; see `Distilled.load`."""
-    metadata, tensors = _read(Path(path))
+    metadata, tensors = _read(require_path("path", path))
     try:
         dtype = as_dtype(metadata["dtype"])
         described = metadata["architecture"]
@@ -78,7 +78,7 @@ def read_distilled(path: str | Path, network: nn.Module | None) -> Contents:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     if architecture is not None:
         rule = f"left out: the file has its own architecture ({architecture})"
-        require(network is None, "network", rule, Phrase(type(network).__name__))
+        require(network is None, "network", rule, network)
         student: nn.Module = build_student(architecture, dtype)
     else:
         rule = "the module that the student was trained from, whose code is not in the file"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_finite, require, require_count
 from sbmc.model.data import Inputs, tree_map
 from sbmc.posterior.distillation.heads import Heads
 from sbmc.progress import open_progress
@@ -35,10 +35,10 @@ class Schedule:
     learning_rate: float = 3e-3
 
     def __post_init__(self) -> None:
-        good = is_whole(self.steps) and self.steps >= 1
-        require(good, "steps", "a positive integer", self.steps)
-        good = is_number(self.learning_rate) and self.learning_rate > 0
-        require(good, "learning_rate", "positive", self.learning_rate)
+        require_count("steps", self.steps)
+        require_count("batch_size", self.batch_size)
+        good = is_finite(self.learning_rate) and self.learning_rate > 0
+        require(good, "learning_rate", "positive and finite", self.learning_rate)
 
 
 class Lessons:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmc.checks import require
+from sbmc.checks import require, require_count
 from sbmc.prediction.metrics.weighting import as_weights, weighted_mean
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
-from sbmc.storage.tables import without_table
+from sbmc.storage.arrays import as_tensor
 
 _KINDS = ("total", "aleatoric", "epistemic")
 # Examples whose differences from the labels are held at a time.
@@ -132,7 +132,7 @@ def ece(probs: Any, labels: Any, bins: int = 15, *, weights: Any = None) -> floa
         >>> ece([[1.0, 0.0], [1.0, 0.0]], [0, 1])
         0.5
     """
-    require(isinstance(bins, int) and bins > 0, "bins", "a positive integer", bins)
+    require_count("bins", bins)
     probs, labels, weights = _checked(probs, labels, weights)
     confidence, predicted = probs.max(dim=-1)
     # The summed gap of a bin is |Σ correct − Σ confidence|, so empty bins need no special care.
@@ -166,7 +166,7 @@ def classification_metrics(
     Raises:
         BadInput: if `labels` or `weights` do not fit the prediction.
     """
-    probs, labels, weights = _checked(prediction, labels, weights)
+    probs, labels, weights = _checked(prediction, labels, weights, "prediction")
     metrics = {
         measure.__name__: measure(probs, labels, weights=weights)
         for measure in (accuracy, nll, brier, ece)
@@ -199,9 +199,16 @@ def ood_metrics(
     Raises:
         BadInput: if there is no group, one is called "all", or groups lack their weights.
     """
+    rule = "predictions by the names of their groups"
+    require(isinstance(predictions, Mapping), "predictions", rule, predictions)
     names = list(predictions)
+    for name, group in predictions.items():
+        if not isinstance(group, Prediction):
+            probs = as_tensor(group, f"predictions[{name!r}]", numbers=True)
+            require(probs.ndim == 2, "predictions", f"{rule}, or probabilities", probs)
     require(len(names) > 0, "predictions", "at least one group", names)
     require("all" not in names, "predictions", "groups of which none is called 'all'", names)
+    require(weights is None or isinstance(weights, Mapping), "weights", "by group", weights)
     if weights is not None:
         require(set(weights) == set(names), "weights", f"of the groups {names}", list(weights))
     filled = {name: _entropies(group) for name, group in predictions.items() if len(group)}
@@ -227,12 +234,14 @@ def _entropies(prediction: Any) -> dict[str, Tensor]:
     """Those of a prediction; of plain probabilities, which know of no particles, the total one."""
     if isinstance(prediction, Prediction):
         return {kind: getattr(prediction, kind).double().cpu().flatten() for kind in _KINDS}
-    probs = torch.as_tensor(without_table(prediction, "probs"), dtype=torch.float64).detach().cpu()
+    probs = as_tensor(prediction, "prediction").cpu().double()
     return {"total": torch.special.entr(probs).sum(-1)}
 
 
-def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tensor, Tensor | None]:
-    labels = torch.as_tensor(without_table(labels, "labels")).detach().cpu()
+def _checked(
+    probs: Any, labels: Any, weights: Any = None, name: str = "probs"
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    labels = as_tensor(labels, "labels", numbers=True).cpu()
     counts = None
     if isinstance(probs, Prediction):
         probs = probs.probs
@@ -241,10 +250,9 @@ def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tens
             if counts is not None:  # all labels of an example have its weight
                 counts = counts.repeat_interleave(labels[0].numel())
             probs, labels = probs.flatten(0, -2), labels.flatten()
-    # With its dtype at once: a list of numbers would be float32 otherwise.
-    probs = torch.as_tensor(without_table(probs, "probs"), dtype=torch.float64).detach().cpu()
+    probs = as_tensor(probs, name, numbers=True).cpu().double()
     shape = tuple(probs.shape)
-    require(probs.ndim == 2 and probs.numel() > 0, "probs", "of shape (examples, classes)", shape)
+    require(probs.ndim == 2 and probs.numel() > 0, name, "of shape (examples, classes)", shape)
     rule = f"of shape (examples,), here ({shape[0]},)"
     require(tuple(labels.shape) == shape[:1], "labels", rule, tuple(labels.shape))
     integers = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
@@ -257,8 +265,8 @@ def _checked(probs: Any, labels: Any, weights: Any = None) -> tuple[Tensor, Tens
     # A NaN fails both comparisons, and so is refused as well.
     inside = (probs >= -_SUM_WITHIN) & (probs <= 1 + _SUM_WITHIN)
     stray = probs[~inside]
-    require(stray.numel() == 0, "probs", "from 0 to 1", stray[:1].sum().item())
+    require(stray.numel() == 0, name, "from 0 to 1", stray[:1].sum().item())
     sums = probs.sum(dim=-1)
     worst = sums[(sums - 1).abs().argmax()].item()
-    require(abs(worst - 1) <= _SUM_WITHIN, "probs", "of sum 1 in each row", worst)
+    require(abs(worst - 1) <= _SUM_WITHIN, name, "of sum 1 in each row", worst)
     return probs, labels, as_weights(weights, len(labels)) if counts is None else counts

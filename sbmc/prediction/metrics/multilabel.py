@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import Phrase, is_number, require
 from sbmc.prediction.metrics.classification import ece
 from sbmc.prediction.metrics.weighting import as_weights
 from sbmc.prediction.prediction import Prediction
-from sbmc.storage.tables import without_table
+from sbmc.storage.arrays import as_floats, as_tensor
 
 
 def multilabel_metrics(
@@ -41,6 +40,8 @@ def multilabel_metrics(
     """
     from sklearn import metrics
 
+    good = is_number(threshold) and 0 <= threshold <= 1
+    require(good, "threshold", "from 0 to 1", threshold)
     on, truth = _checked(probs, labels)
     counts = as_weights(weights, len(on))
     given = None if counts is None else counts.numpy()
@@ -81,8 +82,8 @@ def _checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
         got = Phrase(f"probabilities of shape {shape}")
         require(len(shape) == 3 and shape[2] == 2, "prediction", rule, got)
         probs = probs.probs[..., 1]
-    on = torch.as_tensor(without_table(probs, "probs"), dtype=torch.float64).detach().cpu().numpy()
-    truth = torch.as_tensor(without_table(labels, "labels")).detach().cpu().numpy()
+    on = as_floats(probs, "probs")
+    truth = as_tensor(labels, "labels").cpu().numpy()
     rule = "of shape (examples, labels)"
     require(on.ndim == 2 and on.size > 0, "probs", rule, on.shape)
     require(

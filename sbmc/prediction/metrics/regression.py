@@ -18,9 +18,10 @@ from sbmc.prediction.base import BasePrediction, Interval, as_targets
 from sbmc.prediction.crps import sampled_crps
 from sbmc.prediction.metrics.classification import nll
 from sbmc.prediction.metrics.weighting import weighted_mean
+from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.randomness import Stream, generator
-from sbmc.storage.tables import without_table
+from sbmc.storage.arrays import as_tensor
 
 
 def rmse(mean: Any, targets: Any, *, weights: Any = None) -> float:
@@ -77,7 +78,7 @@ def gaussian_nll(
         targets = as_targets(targets, mean.mean)
         mean, variance = mean.mean, mean.variance
     mean, targets = _same_shape(mean, targets)
-    variance = _float64(variance)
+    variance = _float64(variance, "variance")
     rule = f"of the shape of the targets, {tuple(targets.shape)}"
     require(variance.shape == targets.shape, "variance", rule, tuple(variance.shape))
     smallest = variance.min().item()
@@ -210,10 +211,11 @@ def regression_metrics(
     Raises:
         BadInput: as for `gaussian_nll`.
     """
+    checked_level(level)
     if not isinstance(prediction, RegressionPrediction):
         pair = isinstance(prediction, Sequence) and len(prediction) == 2
         rule = "a prediction, or (mean, variance)"
-        require(pair, "prediction", rule, Phrase(type(prediction).__name__))
+        require(pair and not isinstance(prediction, str), "prediction", rule, prediction)
         mean, variance = prediction
         return {
             "rmse": rmse(mean, targets, weights=weights),
@@ -237,30 +239,34 @@ def _interval(prediction: Any, level: float) -> Interval:
         return prediction.interval(level)
     rule = "a prediction, or (lower, upper)"
     pair = isinstance(prediction, Sequence) and len(prediction) == 2
-    require(pair, "prediction", rule, Phrase(type(prediction).__name__))
-    lower, upper = _same_shape(prediction[0], prediction[1], ("lower", "upper"))
-    require(bool((lower <= upper).all()), "upper", "at least `lower`", Phrase("less somewhere"))
+    require(pair and not isinstance(prediction, str), "prediction", rule, prediction)
+    names = ("prediction[0]", "prediction[1]")
+    lower, upper = _same_shape(prediction[0], prediction[1], names)
+    ordered = bool((lower <= upper).all())
+    require(ordered, "prediction[1]", "at least `prediction[0]`", Phrase("less somewhere"))
     return Interval(lower, upper)
 
 
 def _draws(draws: Any, targets: Any) -> tuple[Tensor, Tensor]:
-    drawn, values = _float64(draws), _float64(targets)
+    drawn, values = _float64(draws, "prediction"), _float64(targets, "targets")
     rule = f"a prediction, or two or more draws of shape (draws, {str(tuple(values.shape))[1:]}"
-    good = drawn.ndim > 0 and len(drawn) >= 2 and drawn.shape[1:] == values.shape
+    good = (
+        values.ndim > 0 and drawn.ndim > 0 and len(drawn) >= 2 and drawn.shape[1:] == values.shape
+    )
     require(good and values.numel() > 0, "prediction", rule, tuple(drawn.shape))
     return drawn, values
 
 
-def _float64(values: Any) -> Tensor:
-    # With its dtype at once: a list of numbers would be float32 otherwise.
-    return torch.as_tensor(without_table(values, "targets"), dtype=torch.float64).detach().cpu()
+def _float64(values: Any, name: str) -> Tensor:
+    return as_tensor(values, name, numbers=True).cpu().double()
 
 
 def _same_shape(
     first: Any, second: Any, names: tuple[str, str] = ("mean", "targets")
 ) -> tuple[Tensor, Tensor]:
-    first, second = _float64(first), _float64(second)
-    require(first.numel() > 0, names[0], "of at least one example", tuple(first.shape))
+    first, second = _float64(first, names[0]), _float64(second, names[1])
+    several = first.ndim > 0 and first.numel() > 0
+    require(several, names[0], "of at least one example", tuple(first.shape))
     rule = f"of the shape of the {names[0]}, {tuple(first.shape)}"
     require(second.shape == first.shape, names[1], rule, tuple(second.shape))
     return first, second

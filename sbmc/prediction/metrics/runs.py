@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from sbmc.checks import require
+from sbmc.storage.arrays import as_tensor
 
 
 def standard_error(values: Sequence[float] | Tensor) -> float:
@@ -47,7 +47,7 @@ def mean_and_error(values: Sequence[float] | Tensor) -> tuple[float, float]:
     Raises:
         BadInput: if there are no values.
     """
-    runs = torch.as_tensor(values, dtype=torch.float64).flatten()
+    runs = as_tensor(values, "values", numbers=True).double().flatten()
     require(len(runs) > 0, "values", "at least one number", values)
     mean = runs.mean()
     error = (runs - mean).square().mean().sqrt() / math.sqrt(len(runs))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from scipy.special import digamma
 
 from sbmc.checks import require
@@ -13,7 +12,7 @@ from sbmc.prediction.base import as_targets
 from sbmc.prediction.metrics.weighting import as_weights
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
-from sbmc.storage.tables import without_table
+from sbmc.storage.arrays import as_floats
 
 
 class RiskCoverage(NamedTuple):
@@ -47,8 +46,10 @@ def risk_curve(
     Returns:
         The curve and its area.
     """
-    if weights is not None:
-        return _weighted_risk_curve(score, loss, weights)
+    score, loss = _checked(score, loss, ("score", "loss"))
+    given = as_weights(weights, len(score))
+    if given is not None:
+        return _weighted_risk_curve(score, loss, given.numpy())
     _, block, sizes = np.unique(score, return_inverse=True, return_counts=True)
     last = np.cumsum(sizes)
     loss_at_last = np.cumsum(np.bincount(block, weights=loss))
@@ -103,22 +104,19 @@ def aurc(prediction: Any, targets: Any, *, weights: Any = None) -> float:
         pair = spread.sum(1), loss.reshape(len(loss), -1).sum(1)
     else:
         pair = prediction, targets
-    score, losses = _checked(*pair)
+    score, losses = _checked(*pair, ("prediction", "targets"))
     counts = as_weights(weights, len(score) // repeats)
     given = None if counts is None else counts.numpy().repeat(repeats)
     return risk_curve(score, losses, given).area
 
 
-def _checked(score: Any, loss: Any) -> tuple[np.ndarray, np.ndarray]:
-    scores, losses = (
-        torch.as_tensor(without_table(each, name), dtype=torch.float64).detach().cpu().numpy()
-        for each, name in ((score, "score"), (loss, "targets"))
-    )
+def _checked(score: Any, loss: Any, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
+    scores, losses = as_floats(score, names[0]), as_floats(loss, names[1])
     good = scores.ndim == 1 and len(scores) > 0
-    require(good, "score", "of shape (examples,), with at least one", scores.shape)
+    require(good, names[0], "of shape (examples,), with at least one", scores.shape)
     rule = f"of the shape of the scores, {scores.shape}"
-    require(losses.shape == scores.shape, "targets", rule, losses.shape)
-    for name, values in (("score", scores), ("targets", losses)):
+    require(losses.shape == scores.shape, names[1], rule, losses.shape)
+    for name, values in zip(names, (scores, losses), strict=True):
         stray = values[~np.isfinite(values)]
         require(len(stray) == 0, name, "finite", stray[:1])
     return scores, losses

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from sbmc.likelihoods.weighted import check_weights
@@ -18,10 +17,6 @@ def as_weights(weights: Any, examples: int) -> Tensor | None:
     """
     if weights is None:
         return None
-    if not isinstance(weights, Tensor):
-        given = np.asarray(weights)
-        # A list of numbers would be float32 otherwise.
-        weights = given.astype(np.float64) if given.dtype.kind in "biuf" else weights
     return check_weights(weights, examples).cpu().double()
 
 

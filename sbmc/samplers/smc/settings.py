@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, is_number, is_whole, nearest, require
+from sbmc.checks import (
+    MOST_COUNT,
+    is_finite,
+    is_number,
+    is_whole,
+    require,
+    require_choice,
+    require_count,
+    require_flag,
+)
 from sbmc.samplers.adaptation import SEARCH_NOTE, SEARCH_PROBES
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.hmc import HMC
@@ -97,6 +106,8 @@ class SMC(Sampler):
     )
 
     def __post_init__(self) -> None:
+        for name in ("waste_free", "pilot"):
+            require_flag(name, getattr(self, name))
         self._check_move()
         AdaptiveIncrement(self.ess)
         if self.temperatures is not None:
@@ -104,19 +115,14 @@ class SMC(Sampler):
             require(not self.pilot, "pilot", "left out when `temperatures` is given", self.pilot)
         self._check_mutations()
         self._check_step_sizes()
-        if self.resampling not in RESAMPLING:
-            raise BadInput(
-                f"`resampling` must be one of {', '.join(RESAMPLING)}, "
-                f"but got {self.resampling!r}.{nearest(str(self.resampling), RESAMPLING)}"
-            )
+        require_choice("resampling", self.resampling, RESAMPLING)
         below = self.resample_below
         good = below is None or (is_number(below) and 0 < below < 1)
         require(good, "resample_below", "a fraction in (0, 1), or None for always", below)
         if self.waste_free:
             require(self.eta is None, "eta", "left out with `waste_free`", self.eta)
             require(below is None, "resample_below", "left out with `waste_free`", below)
-        positive = is_whole(self.most_temperatures) and self.most_temperatures >= 1
-        require(positive, "most_temperatures", "a positive integer", self.most_temperatures)
+        require_count("most_temperatures", self.most_temperatures)
         self._make_plain()
 
     def _make_plain(self) -> None:
@@ -137,7 +143,7 @@ class SMC(Sampler):
             good and not isinstance(self.move, type),
             "move",
             rule,
-            Phrase(getattr(self.move, "__name__", type(self.move).__name__)),
+            self.move,
         )
         counted, single = "`mutations` says how many steps there are", "it is for single chains"
         reasons = {"steps": counted, "epochs": counted, "precondition": single, "scout": single}
@@ -151,7 +157,7 @@ class SMC(Sampler):
         least = 2 if self.waste_free or self.eta is not None else 1
         rule = f"an integer of at least {least}, or one for each of the `temperatures`"
         listed = isinstance(each, Sequence) and not isinstance(each, str)
-        good = listed and all(is_whole(m) and m >= least for m in each)
+        good = listed and all(is_whole(m) and least <= m <= MOST_COUNT for m in each)
         if good and not is_whole(given):
             good = self.temperatures is not None and len(each) == len(self.temperatures)
         require(good, "mutations", rule, given)
@@ -159,8 +165,8 @@ class SMC(Sampler):
             same = len(set(each)) == 1
             require(same, "mutations", "the same at every temperature with `waste_free`", given)
         if self.eta is not None:
-            positive = is_number(self.eta) and self.eta > 0
-            require(positive, "eta", "positive", self.eta)
+            positive = is_finite(self.eta) and self.eta > 0
+            require(positive, "eta", "positive and finite", self.eta)
 
     def _check_step_sizes(self) -> None:
         sizes = self.step_sizes

@@ -115,7 +115,7 @@ def test_a_network_of_ones_own_is_copied_and_never_changed(classes):
     ("arguments", "words"),
     [
         ({"network": make_net()}, r"3 outputs for each row \(2 logits .* shape \(2, 2\).*Linear"),
-        ({"network": "mlp"}, "`network` must be a torch.nn.Module, or None, but got str"),
+        ({"network": "mlp"}, "`network` must be a torch.nn.Module, or None, but got 'mlp'"),
         ({"held_out": 1.0}, "`held_out` must be a share"),
         ({"perturbations": -1}, "`perturbations` must be"),
         ({"steps": 0}, "`steps` must be a positive integer"),

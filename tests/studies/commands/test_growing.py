@@ -52,6 +52,13 @@ def test_folded_islands_stay_as_they_were_when_a_run_is_extended(sbmc, network):
     assert len(grown.positions) == 3
 
 
+def test_a_folder_near_the_root_is_no_run(sbmc):
+    # A run is four folders deep in its folder of records, which such a path is not.
+    code, output, errors = sbmc("extend", "/no such folder", "--islands", 2)
+    assert (code, output) == (2, "")
+    assert errors == "sbmc: `run` must be a folder with a run.json, but got '/no such folder'.\n"
+
+
 def test_extensions_that_are_refused(sbmc, monkeypatch):
     sbmc("run", "digits", *SHORT, "--islands", 2)
     old = seed_folder("runs")

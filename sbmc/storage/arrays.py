@@ -1,0 +1,105 @@
+"""Tensors of what users give: tensors, arrays, tables and lists of plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbmc.checks import BadInput, Phrase, describe_value, is_number, is_whole, require
+from sbmc.storage.tables import without_table
+
+
+def require_plain(value: Tensor, name: str) -> None:
+    """Refuse tensors that are no blocks of real numbers."""
+    require(not value.is_complex(), name, "real", Phrase(f"dtype {value.dtype}"))
+    rule = "a dense tensor; value.to_dense() makes one"
+    dense = value.layout == torch.strided and not value.is_nested and not value.is_mkldnn
+    require(dense, name, rule, Phrase("a sparse or nested one"))
+    rule = "a tensor of plain numbers; value.dequantize() makes one"
+    require(not value.is_quantized, name, rule, Phrase(f"a quantised one, {value.dtype}"))
+    shown = Phrase("one on the meta device, which has a shape alone")
+    require(has_values(value), name, "a tensor with values", shown)
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether a tensor has values: on torch's meta device there are shapes alone."""
+    if not tensor.is_meta:
+        return True
+    try:
+        # A kind of tensor of its own may say that it is there, and know its values all the same.
+        tensor.detach().flatten()[:1].tolist()
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def as_tensor(value: Any, name: str, *, numbers: bool = False) -> Tensor:
+    """A tensor of what a user gave.
+
+    Args:
+        value: a tensor, an array, a list, or a table or column of pandas.
+        name: what error messages call it.
+        numbers: whether a single number will do, too.
+
+    Returns:
+        The tensor, without a gradient.
+
+    Raises:
+        BadInput: it is none, or has no plain numbers.
+
+    Example:
+        >>> as_tensor([[1, 2]], "inputs")
+        tensor([[1, 2]])
+    """
+    value = without_table(value, name)
+    if numbers and (is_number(value) or isinstance(value, bool)):
+        small = is_whole(value) and abs(value) < 2**63
+        return torch.as_tensor(int(value) if small else float(value))
+    if isinstance(value, Tensor):
+        require_plain(value, name)
+        # A tensor made in inference mode could not take part in a gradient.
+        return value.clone() if value.is_inference() else value.detach()
+    if isinstance(value, list) and any(isinstance(item, (Tensor, np.ndarray)) for item in value):
+        # Would be stacked along an axis that only the caller knows. Default collation makes such
+        # lists of samples that hold lists.
+        raise BadInput(f"`{name}` must be a tensor or an array, but got a list of them.")
+    if isinstance(value, list | tuple | range) or hasattr(value, "__array__"):
+        return _from_array(value, name)
+    raise BadInput(f"`{name}` must be a tensor or an array, but got {describe_value(value)}.")
+
+
+def _from_array(value: Any, name: str) -> Tensor:
+    if isinstance(value, np.ma.MaskedArray):
+        masked = int(np.ma.count_masked(value))
+        rule = "without masked values: fill them in, or leave their rows out"
+        require(masked == 0, name, rule, Phrase(f"{masked} that are masked"))
+        value = np.ma.getdata(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise BadInput(f"`{name}` must be rectangular, but got rows of unequal length.") from None
+    numeric = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+    if not numeric:
+        raise BadInput(
+            f"`{name}` must be numeric, but got dtype {array.dtype}.{_remedy(array, name)}"
+        )
+    # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory.
+    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return torch.as_tensor(array if array.flags.writeable else array.copy())
+
+
+def _remedy(array: np.ndarray, name: str) -> str:
+    """How to make numbers of texts and objects, as a sentence with a space before it."""
+    if array.dtype.kind not in "OUS":
+        return ""
+    if name.endswith(("targets", "labels")):
+        return " np.unique(labels, return_inverse=True)[1] numbers labels from 0."
+    return " Make numbers of texts first; astype(float) does where they are written as numbers."
+
+
+def as_floats(value: Any, name: str, *, numbers: bool = False) -> np.ndarray:
+    """An array of float64 of what a user gave; see `as_tensor`."""
+    return as_tensor(value, name, numbers=numbers).cpu().double().numpy()

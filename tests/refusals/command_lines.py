@@ -1,0 +1,127 @@
+"""Wrong and odd command lines: every option of every command with every odd text, in process."""
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from refusals.verdicts import (
+    DOCUMENTED,
+    ENDLESS,
+    FOREIGN,
+    IN_WORDS,
+    INTERNAL,
+    MOST_CHARACTERS,
+    WORKED,
+    Endless,
+    Verdict,
+    bounded,
+)
+
+from sbmc.cli.main import _all_commands, main
+
+TEXTS = (
+    *(
+        "",
+        " ",
+        "zzz",
+        "0",
+        "-1",
+        "1",
+        "1.5",
+        "-0.5",
+        "nan",
+        "inf",
+        "1e400",
+        "9" * 40,
+        "1/0",
+        "1,,2",
+    ),
+    *("None", "True", "[]", "{}", "no such/file", "a\0b", "z" * 3000, "ünïcödé", "--", "-x", "0-"),
+)
+NETWORK = "from torch import nn\nnet = nn.Linear(2, 2)\n"
+# Commands that need no option to be asked for, and arguments that let them end soon.
+ARGUMENTS = {
+    "run": ["digits", "--dry-run"],
+    "tune": ["digits", "--dry-run"],
+    "table": ["digits"],
+    "figure": ["digits", "epochs"],
+    "head": ["embeddings.npz", "--max-epochs", "1", "--epochs", "8", "--particles", "2", "--quiet"],
+    "explain": ["network.py:net", "--input-shape", "2"],
+    "report": ["no such folder"],
+    "resume": ["no such folder"],
+    "extend": ["no such folder", "--islands", "2"],
+    "merge": ["no such folder"],
+}
+# Opening a browser is no test of refusals; whether this machine is well is none either.
+LEFT_OUT = {"--open", "--help", "--version", "--quick", "--check"}
+COMMANDS_LEFT_OUT = {"doctor"}
+
+
+def prepare(folder: Path) -> None:
+    """Write the files that right command lines read."""
+    (folder / "network.py").write_text(NETWORK, "utf-8")
+    inputs = np.linspace(-1, 1, 60, dtype=np.float32).reshape(20, 3)
+    np.savez(folder / "embeddings.npz", inputs=inputs, labels=np.arange(20) % 2)
+
+
+def lines() -> Iterator[list[str]]:
+    """All command lines, in a fixed order."""
+    for text in TEXTS:
+        yield [text]
+    for path, command in _commands(_all_commands(), []):
+        right = ARGUMENTS.get(path[-1], ["no such file"])
+        for text in TEXTS:
+            yield [*path, text]
+            yield [*path, *right, text]
+        for parameter in command.params:
+            for option in parameter.opts:
+                if not option.startswith("--") or option in LEFT_OUT:
+                    continue
+                yield [*path, *right, option]
+                yield [*path, *right, f"{option}x", "1"]
+                for text in TEXTS:
+                    yield [*path, *right, option, text]
+
+
+def _commands(command, path) -> Iterator[tuple[list[str], object]]:
+    for name, each in getattr(command, "commands", {}).items():
+        if name in COMMANDS_LEFT_OUT:
+            continue
+        if hasattr(each, "commands"):
+            yield from _commands(each, [*path, name])
+        else:
+            yield [*path, name], each
+
+
+def run(line: list[str]) -> Verdict:
+    """Run one command line and say how it ended."""
+    label = ("sbmc", " ".join(line)[:80], "")
+    errors, output = io.StringIO(), io.StringIO()
+    try:
+        with bounded(), contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output):
+            code = main(line)
+    except Endless:
+        return Verdict(ENDLESS, *label)
+    except BaseException as error:
+        return Verdict(INTERNAL, *label, f"{type(error).__name__}: {error}")
+    message = errors.getvalue()
+    if code == 0:
+        return Verdict(WORKED, *label)
+    last = message.strip().splitlines()[-1] if message.strip() else ""
+    in_form = re.match(r"sbmc: `[^`]*`.* must .*but got ", last)
+    foreign = FOREIGN.search(last)
+    if code == 1 and DOCUMENTED.match(last.removeprefix("sbmc: RuntimeError: ")):
+        return Verdict(IN_WORDS, *label, last)
+    if code == 2 and in_form and not foreign and len(last) <= MOST_CHARACTERS:
+        return Verdict(IN_WORDS, *label, last)
+    return Verdict(INTERNAL, *label, f"exit code {code}: {last[:300]}")
+
+
+def storm() -> Iterator[Verdict]:
+    """How all command lines ended, run in the current folder."""
+    prepare(Path.cwd())
+    for line in lines():
+        yield run(line)
