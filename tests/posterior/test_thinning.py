@@ -154,6 +154,7 @@ def test_it_is_one_island_with_the_health_of_the_run(posterior, tmp_path):
     assert smaller.evidence is None
     for row, (island, particle) in enumerate(smaller.settings["thinned"]["chosen"]):
         assert torch.equal(smaller.positions[0, row], posterior.positions[island, particle])
+    assert "<th>thinned from</th><td>2 × 4; predictions move by " in smaller._repr_html_()
     with pytest.raises(BadInput, match="made by `fit`"):
         sbmc.merge([smaller, smaller])
     smaller.save(tmp_path / "file")

@@ -88,9 +88,9 @@ def distil(
     teacher = parts_of(posterior.predict(pool, progress=progress))
     heads = _heads_for(teacher, count(originals))
     student, architecture = _student(network, heads, originals, posterior, seed)
-    # A picture is divided by its size for the training alone; see `take_size`.
+    # Rows that are no table's are divided by their size for the training alone; see `take_size`.
     size = 1.0
-    if architecture is not None and architecture.is_picture:
+    if architecture is not None and not architecture.is_table:
         size = input_size(leaves(originals)[0])
     lessons = Lessons(
         pool if size == 1 else tree_map(lambda tensor: tensor / size, pool),

@@ -56,6 +56,11 @@ class Architecture:
     hidden: tuple[int, ...] = HIDDEN
 
     @property
+    def is_table(self) -> bool:
+        """Whether a row is a list of numbers, whose columns are standardised."""
+        return len(self.input_shape) == 1
+
+    @property
     def is_picture(self) -> bool:
         """Whether a row has the axes channels, height and width."""
         return len(self.input_shape) == 3
@@ -123,7 +128,7 @@ def build_student(
             layers += [nn.Linear(features, width), nn.ReLU()]
             features = width
         layers.append(nn.Linear(features, architecture.outputs))
-    if len(shape) == 1:
+    if architecture.is_table:
         layers[0] = _standardise(inputs, shape[0], dtype)  # rows of a table are flat
     return nn.Sequential(*layers).to(dtype)
 

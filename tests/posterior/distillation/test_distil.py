@@ -220,6 +220,17 @@ def test_several_inputs_need_a_network_and_no_perturbations():
     assert given.settings["rows"] == 54
 
 
+def test_rows_of_two_axes_are_brought_to_one_scale():
+    """Numbers in thousands, which a student that takes them as they are would not learn from."""
+    series = 5_000 * torch.randn(40, 3, 2, generator=torch.Generator().manual_seed(3))
+    net = nn.Sequential(nn.Flatten(), nn.Linear(6, 2))
+    with torch.no_grad():
+        net[1].weight.mul_(1e-3)
+    posterior = fitted((series[:, 0, 0] > 0).long(), net=net, inputs=series, s=0.0)
+    student = posterior.distil(steps=300).predict(series)
+    assert (student.probs - posterior.predict(series).probs).abs().mean() < 0.02
+
+
 def test_pictures():
     pictures = 255 * torch.rand(30, 1, 6, 6, generator=torch.Generator().manual_seed(3))
     labels = (pictures.mean((1, 2, 3)) > 127).long()
