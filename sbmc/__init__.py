@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StudentT,
         class_weights,
     )
+    from sbmc.posterior.distillation.distilled import Distilled
     from sbmc.posterior.merging import merge
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
@@ -68,6 +69,7 @@ _HOMES = {
         "StudentT",
         "class_weights",
     ),
+    "sbmc.posterior.distillation.distilled": ("Distilled",),
     "sbmc.posterior.merging": ("merge",),
     "sbmc.posterior.saving": ("load",),
     "sbmc.posterior.posterior": ("Posterior",),
@@ -129,6 +131,7 @@ __all__ = [
     "Compute",
     "Custom",
     "DenseCategorical",
+    "Distilled",
     "Ensemble",
     "Expectation",
     "Explanation",

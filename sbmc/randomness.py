@@ -37,6 +37,7 @@ class Stream(IntEnum):
     NETWORK = 9
     HEALTH = 10
     PREDICTIONS = 11
+    DISTILLATION = 12
 
 
 def generator(seed: int, *path: int) -> torch.Generator:

@@ -64,10 +64,10 @@ _UP = "a method of the posterior calls what is built upon posteriors"
 _QUICK = "`sbmc --help` needs no torch; a command imports its work when it is called"
 LATE = {
     "sbmc.likelihoods.likelihood imports sbmc.likelihoods.from_distribution": "it makes one",
+    "sbmc.posterior.compression imports sbmc.posterior.first_islands": "it makes a posterior",
     "sbmc.posterior.posterior imports sbmc.confidence": _UP,
     "sbmc.posterior.posterior imports sbmc.diagnostics.arviz": _UP,
     "sbmc.posterior.posterior imports sbmc.posterior.saving": "saving and loading make posteriors",
-    "sbmc.posterior.posterior imports sbmc.posterior.first_islands": "it makes a posterior",
     "sbmc.posterior.saving imports sbmc.confidence.storage": "a file may have a confidence",
     "sbmc.cli.doctor imports sbmc.cli.machine": _QUICK,
     "sbmc.cli.embed imports sbmc.embedding": _QUICK,

@@ -127,6 +127,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, its arguments are the 
         >>> posterior.positions.shape
         torch.Size([1, 4, 6])
     """
+    data = request.data
     fits = single_fits(request, seconds_per_epoch)
     if fits.unseen is None:
         began = time.perf_counter()
@@ -138,6 +139,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, its arguments are the 
     else:
         fit_one = Leftovers(fits.requests, _fit_one).fit if fits.budget else _fit_one
         posterior = fit_mixture(fits.requests, fits.unseen, fits.training, fit_one)
+    posterior.training_data = data
     note_settling(posterior)
     if fits.budget:
         posterior.settings["budget"] = fits.budget

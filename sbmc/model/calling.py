@@ -151,18 +151,22 @@ def _wrong_width(model: nn.Module, inputs: Inputs) -> str:
     return ""
 
 
-def require_weights(model: nn.Module) -> None:
+def require_weights(model: nn.Module, name: str = "model") -> None:
     """Refuse a module whose weights are not there.
+
+    Args:
+        model: the module.
+        name: what the caller knows it as.
 
     Raises:
         BadInput: it is lazy, or on the meta device.
     """
-    lazy = next((name for name, each in model.named_parameters() if is_lazy(each)), None)
-    require(lazy is None, "model", "initialised (call it once)", Phrase(f"a lazy {lazy}"))
+    lazy = next((weight for weight, each in model.named_parameters() if is_lazy(each)), None)
+    require(lazy is None, name, "initialised (call it once)", Phrase(f"a lazy {lazy}"))
     if not all(map(has_values, model.parameters())):
         raise BadInput(
-            "`model` must be a network with weights, but got one on the meta device, which has "
-            "shapes alone. Move it with model.to_empty(device='cpu') and load its weights."
+            f"`{name}` must be a network with weights, but got one on the meta device, which has "
+            f"shapes alone. Move it with {name}.to_empty(device='cpu') and load its weights."
         )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -81,23 +82,41 @@ def input_batches(
         BadInput: a size that is no positive integer, or bad inputs.
     """
     require_count("batch_size", size, optional=True)
-    dtype = posterior.dtype
+
+    def rows_together(everything: Inputs) -> int:
+        with errors_in_words(posterior.model, everything, "inputs"):
+            return int(size or posterior._predictor_for(everything)[0].batch)
+
+    arity = arity_of(posterior.input_description)
+    return checked_batches(inputs, posterior.dtype, arity, rows_together)
+
+
+def checked_batches(
+    inputs: Any, dtype: torch.dtype, arity: int | None, rows_together: Callable[[Inputs], int]
+) -> tuple[int, Iterator[Inputs]]:
+    """The number of examples (0 if unknown), and the inputs in checked batches of a dtype.
+
+    Args:
+        inputs: tensors, arrays, a table, or a `DataLoader`, which has batches of its own.
+        dtype: of inputs that are no integers.
+        arity: inputs that the model takes, if it is known; see `batch_inputs`.
+        rows_together: how many examples a batch of these inputs has.
+
+    Raises:
+        BadInput: inputs are empty or not finite.
+    """
 
     def ready(batch: Inputs) -> Inputs:
         check_inputs(batch, "inputs")
         return tree_map(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
 
     if isinstance(inputs, DataLoader):
-        arity = arity_of(posterior.input_description)
         sized = hasattr(inputs.dataset, "__len__")
         total = len(inputs.dataset) if sized else 0  # type: ignore[arg-type]
         batches = read_loader(inputs, "inputs")
         return total, (ready(batch_inputs(batch, arity=arity)) for batch in batches)
     everything = ready(as_inputs(inputs))
-    if size is None:
-        with errors_in_words(posterior.model, everything, "inputs"):
-            size = posterior._predictor_for(everything)[0].batch
-    step = int(size)
+    step = rows_together(everything)
     starts = range(0, count(everything), step)
     return count(everything), (rows(everything, start, start + step) for start in starts)
 

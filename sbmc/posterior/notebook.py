@@ -35,6 +35,10 @@ def posterior_card(posterior: Posterior) -> str:
         rows += [(f"weight of {member.name}", f"{member.weight:.3f}") for member in members]
     if settings.get("evidence_withheld") and posterior.weighting == "evidence":
         rows.append(("evidence", f"withheld ({settings['evidence_withheld']})"))
+    thinned = settings.get("thinned")
+    if thinned:
+        before = f"{thinned['islands']} × {thinned['particles']}"
+        rows.append(("thinned from", f"{before}; predictions move by {thinned['moved']:.2g}"))
     rows.append(("epochs per particle", f"{posterior.cost.epochs:g}"))
     if seconds is not None:
         rows.append(("seconds", f"{seconds:.1f}"))

@@ -21,7 +21,8 @@ from sbmc.model.frozen_part import SplitModel
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.predicting import Predictor, build_evaluator
 from sbmc.model.threads import Lock
-from sbmc.posterior.dtypes import as_dtype
+from sbmc.posterior.compression import Compressible
+from sbmc.posterior.dtypes import as_dtype, stored_as
 from sbmc.posterior.mixture import Mixture
 from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from sbmc.prior.gaussian import AnchoredPrior
 
 
-class Posterior(Generic[PredictionT]):
+class Posterior(Compressible, Generic[PredictionT]):
     """A weighted ensemble of the model's parameters.
 
     For a type checker it is a `Posterior[Prediction]` or a `Posterior[RegressionPrediction]`; see
@@ -97,13 +98,15 @@ class Posterior(Generic[PredictionT]):
         self.fitted_confidence: BaseConfidence | None = None
         self.recipe: Recipe | None = None
         self._input_description: dict[str, Any] | None = None
+        # The data of `fit`, as they were given, for `distil` and `thin`; neither copied nor saved.
+        self.training_data: Any = None
         # Set by `fit`, for the diagnostics of the target's density; not saved.
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied or pickled; the compiled evaluator is made anew when it is needed."""
-        return {**self.__dict__, "_evaluator": None}
+        """What is copied or pickled: no data, and no evaluator, which is made when needed."""
+        return {**self.__dict__, "_evaluator": None, "training_data": None}
 
     def __repr__(self) -> str:
         islands, particles, dim = self.positions.shape
@@ -332,12 +335,6 @@ class Posterior(Generic[PredictionT]):
             self.fitted_confidence = fit_interval_confidence(self.predict, data, ood, **options)
         return self.fitted_confidence
 
-    def first(self, islands: int) -> Posterior[PredictionT]:
-        """The posterior of the first islands only, as a run with so many would have given it."""
-        from sbmc.posterior.first_islands import first_islands
-
-        return first_islands(self, islands)
-
     def to_arviz(self, *, draws: int | None = None) -> Any:
         """The posterior as `arviz.InferenceData`; needs the extra `pip install 'sbmc[arviz]'`.
 
@@ -354,11 +351,14 @@ class Posterior(Generic[PredictionT]):
 
         return to_arviz(self, draws=draws)
 
-    def save(self, path: str | Path) -> None:
-        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it."""
+    def save(self, path: str | Path, *, dtype: torch.dtype | str | None = None) -> None:
+        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it.
+
+        Positions are stored in `dtype`: `"bfloat16"` takes half the bytes of float32.
+        """
         from sbmc.posterior.saving import save
 
-        save(self, self._model, path)
+        save(self if dtype is None else stored_as(self, dtype), self._model, path)
 
     def _predict_batch(
         self, weights: Tensor, chosen: Tensor | None, batch: Inputs, most: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +32,7 @@ from sbmc.posterior.saved_probe import (
     record_outputs,
 )
 from sbmc.prediction.kinds import EitherPrediction
-from sbmc.storage.digests import feed_tensor
+from sbmc.storage.digests import contents_digest
 from sbmc.storage.files import atomic_write, parse_json
 
 FORMAT = "sbmc-posterior"
@@ -75,7 +74,7 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         tensors |= more
     check_weights(posterior.positions, posterior.within, posterior.log_evidence, _need_to_save)
     text = json.dumps(metadata)
-    texts = {"sbmc": text, "digest": _digest(text, tensors)}
+    texts = {"sbmc": text, "digest": contents_digest(text, tensors)}
     with atomic_write(final) as temporary:
         save_file(tensors, temporary, metadata=texts)
 
@@ -200,15 +199,6 @@ def _confidence(path: Any, state: Any, tensors: dict[str, Tensor], posterior: Po
     return confidence
 
 
-def _digest(text: str, tensors: dict[str, Tensor]) -> str:
-    """The digest of the file's contents, which shows whether they have changed."""
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
-        feed_tensor(digest, tensors[name])
-    return digest.hexdigest()
-
-
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors import SafetensorError, safe_open
 
@@ -225,7 +215,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         tensors
     )
     require(good, "path", "a file that Posterior.save wrote", str(path))
-    intact = _digest(texts["sbmc"], tensors) == texts["digest"]
+    intact = contents_digest(texts["sbmc"], tensors) == texts["digest"]
     damaged = Phrase(f"{str(path)!r}, whose contents have changed since it was written")
     require(intact, "path", "an undamaged posterior file", damaged)
     try:

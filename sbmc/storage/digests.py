@@ -57,3 +57,17 @@ def feed_tensor(state: Any, tensor: Tensor) -> None:
     for start in range(0, len(data), PIECE):
         state.update(data[start : start + PIECE])
         release_pages(flat)
+
+
+def contents_digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """The digest of a file's contents, which shows whether they have changed.
+
+    Args:
+        text: its metadata.
+        tensors: its tensors, by name.
+    """
+    state = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        state.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
+        feed_tensor(state, tensors[name])
+    return state.hexdigest()

@@ -22,7 +22,8 @@ TORCH = "called by torch, inside a network"
 LEFT_OUT = {
     **dict.fromkeys(
         (
-            *("Ensemble", "Expectation", "Explanation", "Health", "Posterior", "Prediction"),
+            *("Distilled", "Ensemble", "Expectation", "Explanation", "Health", "Posterior"),
+            *("Prediction",),
             *("RegressionPrediction", "TrainingHistory", "DataBundle", "Conditioning", "Summary"),
             *("Diagnostics", "Extent", "RiskCoverage", "ConfidenceReport", "Decision", "Detection"),
             *("Guarantee", "IntervalDecision", "SplitStudy", "HeadRun", "Source", "TextStates"),

@@ -13,7 +13,7 @@ from torch import nn
 
 import sbmc
 
-NETS = {"model", "trained", "module", "layer"}
+NETS = {"model", "trained", "module", "layer", "network"}
 SETS = {"data", "train", "validation", "ood"}
 ROWS_OF = {"inputs", "x", "X"}
 ANSWERS = {"labels", "targets", "y"}

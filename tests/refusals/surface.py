@@ -23,6 +23,9 @@ def _core() -> list[Subject]:
     classes, numbers, prediction, regression = posteriors()
     folder = tempfile.mkdtemp()
     classes.save(f"{folder}/posterior")
+    short = {"steps": 2, "perturbations": 5, **QUIET}
+    distilled = classes.distil(**short)
+    distilled.save(f"{folder}/distilled")
     data = (X, Y)
     common = {"model": network(), "data": data}
     fitted = {**common, "s": 0.1, "sampler": sampler(), "particles": 2, **QUIET}
@@ -77,6 +80,12 @@ def _core() -> list[Subject]:
         Subject("posterior.first", classes.first, {"islands": 1}),
         Subject("posterior.save", classes.save, {"path": f"{folder}/again"}),
         Subject("posterior.to_arviz", classes.to_arviz),
+        Subject("posterior.thin", classes.thin, {"k": 2}, ("inputs", "data inputs")),
+        Subject("posterior.distil", classes.distil, short, ("data inputs", "targets")),
+        Subject("posterior of numbers.distil", numbers.distil, short, ("data inputs", "targets")),
+        Subject("distilled.predict", distilled.predict, {"inputs": X}),
+        Subject("distilled.save", distilled.save, {"path": f"{folder}/once_more"}),
+        Subject("Distilled.load", sbmc.Distilled.load, {"path": f"{folder}/distilled"}),
         Subject(
             "posterior.confidence", classes.confidence, {"data": data}, left_out=frozenset(["ood"])
         ),

@@ -1,0 +1,117 @@
+"""How a posterior is made smaller: fewer islands, fewer particles, or one network for all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import nn
+
+from sbmc.posterior.distillation.distil import distil
+from sbmc.posterior.distillation.distilled import Distilled
+from sbmc.posterior.distillation.training import Schedule
+from sbmc.posterior.thinning import thin
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from sbmc.posterior.posterior import Posterior
+
+
+class Compressible:
+    """The methods of a posterior that make it smaller."""
+
+    def first(self, islands: int) -> Self:
+        """The posterior of the first islands only, as a run with so many would have given it."""
+        from sbmc.posterior.first_islands import first_islands
+
+        return cast("Self", first_islands(cast("Posterior", self), islands))
+
+    def thin(self, k: int, x: Any = None) -> Self:
+        """Keep the k particles whose mixture predicts most like that of all of them.
+
+        Their weights are fitted anew (`sbmc.posterior.thinning` has the rule), so that a particle
+        may stand for several that predict alike. Copies are merged without loss.
+
+        Args:
+            k: how many particles, over all islands. Fewer are kept where they lose nothing.
+            x: inputs at which predictions are to stay as they are. None takes the training inputs;
+                a posterior that was loaded from a file does not know them.
+
+        Returns:
+            A posterior of one island. `settings["thinned"]` has the particles' former places and
+            how far predictions move: the root mean square of the change of a row, of probabilities
+            and entropy together, or of mean and variances in units of the total.
+
+        Raises:
+            BadInput: k is no positive integer, or the inputs are not known.
+
+        Examples:
+            >>> import sbmc, torch
+            >>> x = torch.randn(40, 2)
+            >>> posterior = sbmc.fit(nn.Linear(2, 2), (x, (x[:, 0] > 0).long()), s=0.1)
+            >>> posterior.thin(3).positions.shape
+            torch.Size([1, 3, 6])
+        """
+        return cast("Self", thin(cast("Posterior", self), k, x))
+
+    def distil(
+        self,
+        network: nn.Module | None = None,
+        data: Any = None,
+        *,
+        inputs: Any = None,
+        perturbations: int | None = None,
+        held_out: float = 0.1,
+        steps: int = Schedule.steps,
+        learning_rate: float = Schedule.learning_rate,
+        seed: int = 0,
+        progress: bool | None = False,
+    ) -> Distilled:
+        """Train one network to predict what this posterior does, uncertainty included.
+
+        It learns the mean and the epistemic part (of numbers also the noise) on the training
+        inputs, on perturbations of them (`sbmc.posterior.distillation.perturbations`) and on what
+        you give as `inputs`. No label is used.
+
+        Args:
+            network: a module with one output more than there are classes, or with three outputs
+                for each number; a copy of it is trained. None builds one: two hidden layers of 96
+                and 48 units for a table, and for a picture strided convolutions before them.
+            data: the training inputs, or `(inputs, targets)`, where targets only serve to measure
+                what was lost. None takes those that the posterior was fitted to; one that was
+                loaded from a file does not have them.
+            inputs: further inputs without labels, on which predictions matter.
+            perturbations: how many perturbed rows; by rule if None: 80 for each row, 100,000 at
+                most. 0 for none.
+            held_out: the share of the data on which the loss of fidelity is measured.
+            steps: of the training, each on 256 rows.
+            learning_rate: of Adam, at its largest.
+            seed: decides everything.
+            progress: None for automatic, True for always.
+
+        Returns:
+            A `Distilled`: `predict`, `save`, and in `fidelity` what was lost.
+
+        Raises:
+            BadInput: targets are neither classes nor numbers with Gaussian noise, the network has
+                another number of outputs, or the training inputs are not known.
+
+        Examples:
+            >>> import sbmc, torch
+            >>> x = torch.randn(40, 2)
+            >>> posterior = sbmc.fit(nn.Linear(2, 2), (x, (x[:, 0] > 0).long()), s=0.1)
+            >>> distilled = posterior.distil(steps=50)
+            >>> distilled.predict(x).epistemic.shape
+            torch.Size([40])
+        """
+        return distil(
+            cast("Posterior", self),
+            network,
+            data,
+            inputs=inputs,
+            perturbations=perturbations,
+            held_out=held_out,
+            schedule=Schedule(steps=steps, learning_rate=learning_rate),
+            seed=seed,
+            progress=progress,
+        )
