@@ -61,4 +61,6 @@ def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
         with np.load(file_path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, AttributeError, BadZipFile) as error:
-        raise BadInput(f"`path` must be a file of arrays, but got {file_path}: {error}.") from error
+        # NumPy's own words, which are above, speak of arguments of `numpy.load`.
+        rule = "a file of arrays (.npz)"
+        raise BadInput(f"`path` must be {rule}, but got {str(file_path)!r}.") from error

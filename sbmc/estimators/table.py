@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import Phrase, require, require_choice, require_flag
 from sbmc.datasets.files import TableEncoding, TextTable
 from sbmc.estimators.classifier import SBMCClassifier
 from sbmc.estimators.defaults import ACTIVATION
-from sbmc.estimators.regressor import SBMCRegressor
+from sbmc.estimators.regressor import OF_NUMBERS, SBMCRegressor
 from sbmc.likelihoods.choice import as_likelihood
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.recipe import Recipe, describe_layers
 from sbmc.posterior.units import INPUT_SCALE, INPUT_SHIFT, Units
+from sbmc.randomness import require_short_seed
 
 TABLE = "table"
+LIKELIHOODS = ("categorical", *OF_NUMBERS)
 # Numbers: an answer is doubtful if its standard deviation is larger than that of all but this share
 # of the training rows, of which at most so many are looked at.
 DOUBTFUL_SHARE, MOST_ROWS = 0.01, 10_000
@@ -69,6 +71,11 @@ def fit_table(
         >>> posterior.recipe.data["classes"]
         ('high', 'low')
     """
+    _check_arguments(table, target, drop)
+    require_short_seed(seed)
+    require_flag("progress", progress)
+    if likelihood is not None:
+        require_choice("likelihood", likelihood, LIKELIHOODS)
     kind = None if likelihood is None else as_likelihood(likelihood).classification
     encoding = TableEncoding.learn(table, target=target, classes=kind, drop=drop)
     inputs, targets = encoding.inputs(table), encoding.targets(table)
@@ -76,11 +83,11 @@ def fit_table(
     require(len(inputs) > 1, "data", rule, Phrase(f"{table.source}, with {len(inputs)}"))
     options: dict[str, Any] = {
         "budget": budget,
-        "random_state": _whole_seed(seed),
+        "random_state": int(seed),
         "verbose": int(progress),
     }
     if hidden_layers is not None:
-        options["hidden_layers"] = tuple(hidden_layers)
+        options["hidden_layers"] = hidden_layers
     if validation_fraction is not None:
         options["validation_fraction"] = validation_fraction
     if encoding.classes is not None:
@@ -95,7 +102,7 @@ def fit_table(
     network = dict(posterior.model.named_buffers())
     layers = [each for each in posterior.model.modules() if isinstance(each, nn.Linear)]
     described = describe_layers(
-        model.hidden_layers,
+        tuple(int(width) for width in model.hidden_layers),
         Units(network[INPUT_SHIFT], network[INPUT_SCALE]),
         layers[-1].out_features,
         ACTIVATION.__name__,
@@ -123,9 +130,11 @@ def doubtful_deviation(posterior: Posterior, inputs: Any) -> float:
     return float(np.quantile(deviation.numpy(), 1 - DOUBTFUL_SHARE))
 
 
-def _whole_seed(seed: int) -> int:
-    # Of scikit-learn's generators.
-    rule = "a whole number from 0 to 4,294,967,295"
-    if not 0 <= int(seed) < 2**32:
-        raise BadInput(f"`seed` must be {rule}, but got {seed}.")
-    return int(seed)
+def _check_arguments(table: Any, target: Any, drop: Any) -> None:
+    rule = "a TextTable, as `sbmc.datasets.files.read_table` makes it"
+    require(isinstance(table, TextTable), "table", rule, table)
+    rule = "the name of a column"
+    require(target is None or isinstance(target, str), "target", rule, target)
+    several = isinstance(drop, (Sequence, Set)) and not isinstance(drop, (str, bytes))
+    named = several and all(isinstance(each, str) for each in drop)
+    require(named, "drop", "a list of names of columns", drop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sbmc.checks import require
+from sbmc.checks import BadInput, require
 from sbmc.cli.tables import print_wide
 from sbmc_studies.commands.completion import FORMATS, GAUNTLET, TABLES
 from sbmc_studies.commands.gauntlet import show_gauntlet, with_tables
@@ -196,5 +196,10 @@ def _rewrite(
     _check(records)
     for page in pages:
         require(page.is_file(), "write", "an existing file", str(page))
-        page.write_text(fill(page.read_text("utf-8")), "utf-8")
+        try:
+            text = page.read_text("utf-8")
+        except UnicodeDecodeError:
+            rule = "a page of text in UTF-8"
+            raise BadInput(f"`write` must be {rule}, but got {str(page)!r}.") from None
+        page.write_text(fill(text), "utf-8")
         print(f"{page}: {content} written")

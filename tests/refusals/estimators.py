@@ -10,7 +10,8 @@ from refusals.subject import Subject, sampler
 
 import sbmc
 from sbmc.confidence import ConfidenceClassifier
-from sbmc.estimators import QuantilePredictor
+from sbmc.datasets.files import TextTable
+from sbmc.estimators import QuantilePredictor, fit_table
 
 TABLE, LABELS, NUMBERS = X.numpy(), Y.numpy(), X[:, 0].numpy()
 SHORT = {
@@ -55,6 +56,9 @@ def subjects() -> list[Subject]:
     table = {"X": TABLE}
     of_numbers = {**table, "y": NUMBERS}
     of_classes = {**table, "y": LABELS}
+    names = ["no" if row < 12 else "yes" for row in range(24)]
+    cells = TextTable({"x": [str(row / 10) for row in range(24)], "label": names}, "rows.csv")
+    small = {"hidden_layers": (2,), "budget": 0.1}
     return [
         Subject(
             "SBMCClassifier",
@@ -70,6 +74,7 @@ def subjects() -> list[Subject]:
             NAMED,
             public=sbmc.SBMCRegressor,
         ),
+        Subject("fit_table", fit_table, {"table": cells, **small}, (*NAMED, "random_state")),
         Subject("SBMCClassifier.fit", sbmc.SBMCClassifier(**SHORT).fit, of_classes, NAMED),
         Subject("SBMCRegressor.fit", sbmc.SBMCRegressor(**SHORT).fit, of_numbers, NAMED),
         *(

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO
 
-from sbmc.checks import BadInput, Phrase, nearest, require, require_path
+from sbmc.checks import BadInput, Phrase, describe_value, nearest, require, require_path
 from sbmc.storage.optional import load_pandas
 
 TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -63,7 +63,7 @@ class TextTable:
             hint = nearest(name, self.names)
             raise BadInput(
                 f"`{argument}` must be a column of {self.source}, which has {known}, but got "
-                f"{name!r}.{hint}"
+                f"{describe_value(name)}.{hint}"
             )
         return self.columns[name]
 
