@@ -56,9 +56,14 @@ class HeadRun:
 
         Returns:
             That folder.
+
+        Raises:
+            BadInput: `out` is a file.
         """
         seed = self.record["settings"]["seed"]
-        folder = require_path("out", out) / "head" / str(self.record["hash"]) / f"seed-{seed}"
+        parent = require_path("out", out)
+        require(not parent.is_file(), "out", "a folder, or the path of a new one", str(out))
+        folder = parent / "head" / str(self.record["hash"]) / f"seed-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         self.posterior.save(folder / POSTERIOR)
         write_json(folder / RECORD, self.record)
