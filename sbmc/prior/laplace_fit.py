@@ -93,7 +93,9 @@ def _require_tensor(module: nn.Module, examples: Examples) -> None:
     """Refuse outputs that are no tensor: laplace-torch calls the module itself."""
     with torch.no_grad():
         outputs = module(examples.slice(0, 1)[0])
-    rule = "one that returns a tensor for laplace-torch: wrap it in a module that returns its logits"
+    rule = (
+        "one that returns a tensor for laplace-torch: wrap it in a module that returns its logits"
+    )
     got = Phrase(f"one that returns a value of type {type(outputs).__name__}")
     require(isinstance(outputs, Tensor), "model", rule, got)
 
