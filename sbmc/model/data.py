@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -230,8 +230,8 @@ def _is_mapping(value: Any) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is a tensor, an array, a table, a dict of them, or text: no data set."""
-    array = isinstance(value, (Tensor, np.ndarray, str, bytes)) or is_table(value)
+    """Whether it is a tensor, an array, a table, a dict of them, text or a module: no data set."""
+    array = isinstance(value, (Tensor, np.ndarray, str, bytes, nn.Module)) or is_table(value)
     return array or _is_mapping(value)
 
 
