@@ -20,7 +20,7 @@ from torch.utils.data import (
 )
 
 from sbmc.checks import BadInput, Phrase, describe_value, require
-from sbmc.model.hugging_face import in_torch_format
+from sbmc.model.hugging_face import in_torch_format, refuse_splits
 from sbmc.model.reading import dataset_length, read_batch
 from sbmc.storage.arrays import as_tensor
 from sbmc.storage.tables import is_table
@@ -120,6 +120,7 @@ def as_examples(data: Any, name: str = "data") -> Examples:
         >>> len(as_examples((torch.zeros(3, 2), torch.tensor([0, 1, 1]))))
         3
     """
+    refuse_splits(data, name)
     if isinstance(data, Examples):
         examples = data
     elif isinstance(data, (tuple, list)) and len(data) == 2:
@@ -175,6 +176,7 @@ def _form(inputs: Inputs) -> str:
 
 def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
     """Inputs alone: tensors or arrays, in a tuple or a dict if there are several."""
+    refuse_splits(inputs, name)
     if _is_mapping(inputs):
         named = all(isinstance(key, str) for key in inputs.keys())  # noqa: SIM118
         require(named, name, "a dict of tensors by the names of forward's arguments", inputs)
