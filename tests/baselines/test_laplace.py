@@ -233,7 +233,7 @@ def test_a_module_that_returns_a_dict_is_refused_with_the_remedy():
             return {"logits": self.layer(inputs)}
 
     data = torch.randn(20, 2), torch.arange(20) % 2
-    with pytest.raises(BadInput, match="wrap it in a module that returns its logits.*type dict"):
+    with pytest.raises(BadInput, match=r"wrap it in a module that returns its logits.*type dict"):
         laplace(Wrapped(), data, prior_variance=1.0)
 
 
