@@ -38,7 +38,7 @@ DOCS_CONSTRAINTS := docs/constraints.txt
 PIP := $(BIN)/pip install -qq --disable-pip-version-check $(PIP_ARGS) $(addprefix -c ,$(CONSTRAINTS))
 PEERS_PIP := $(PEERS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP_ARGS) -c $(PEERS_CONSTRAINTS)
 DOCS_PIP := $(DOCS_VENV)/bin/pip install -qq --disable-pip-version-check $(PIP_ARGS) -c $(DOCS_CONSTRAINTS)
-# Material announces its successor at every build (CONTRIBUTING.md has the news).
+# Material announces its successor at every build (docs/contributing.md has the news).
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

@@ -55,7 +55,7 @@ for size in np.unique(sizes):
 # The coverage is promised on average over calibration sets, so that it may be a little off for one of
 # them. These are the largest sets:
 
-# %% alt="Eight digits whose sets are the largest, each with the classes of its set as the title, such as 1 4 9. Each looks as if it could be any of them."
+# %% alt="Eight digits whose sets are the largest, each with the classes of its set as the title, such as 1, 7 and 8. Each looks as if it could be any of them."
 epistemic = classifier.predictive(X_test).epistemic.numpy()
 largest = np.lexsort((-epistemic, -sizes))[:8]
 figure, axes = plt.subplots(1, 8, figsize=(8.4, 1.5))

@@ -121,7 +121,7 @@ plt.show()
 
 # %% [markdown]
 # Digits that are classified correctly have next to no epistemic entropy. The ones that it gets wrong
-# have more, and so have the digits that it has never seen. Nothing was told about 8s and 9s, and no
+# have more, and so have the digits that it has never seen. It was told nothing about 8s and 9s, and no
 # detector was trained.
 #
 # ## Keep it

@@ -158,7 +158,7 @@ def _checked(
     rule = "a pair of one input tensor and targets for a Laplace approximation"
     require(single, "data", rule, Phrase("several input tensors"))
     few = examples.slice(0, 2)[0]
-    with torch.enable_grad(), errors_in_words(model, few):
+    with torch.enable_grad(), errors_in_words(model, examples.inputs):
         outputs = LoopForward(model, space)(weights[None].clone().requires_grad_(), few)[0]
         require_rows(outputs, few)
         require_dependence(outputs)

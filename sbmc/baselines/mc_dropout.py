@@ -149,7 +149,7 @@ def train_mc_dropout(
         noisy.get_submodule(name).register_forward_pre_hook(hook)
     reference = space.flatten(model)
     few, _ = examples.to(dtype=reference.dtype, device=reference.device).slice(0, 2)
-    with torch.no_grad(), errors_in_words(model, few, "train inputs"):
+    with torch.no_grad(), errors_in_words(model, examples.inputs, "train inputs"):
         call_model(noisy.eval(), {}, few)
     given = training.get("likelihood")
     family = resolve_likelihood(given, model, Examples(few, examples.targets), "train").likelihood

@@ -47,7 +47,9 @@ def examples_of(command: Any) -> Iterator[str]:
 
 
 def show_no_types_of_flags(command: Any) -> None:
-    """Print nothing after the parser's own flags, `--help` and others.
+    """Print nothing after the parser's own flags, `--help` and others, and after arguments.
+
+    The parser would call an argument `<str>`; its help says what it is.
 
     Args:
         command: the parser's command; those below it are treated as well.
@@ -56,6 +58,8 @@ def show_no_types_of_flags(command: Any) -> None:
     for option in (*command.params, command.get_help_option(context)):
         if option.param_type_name == "option" and option.is_flag and option.metavar is None:
             option.metavar = ""
+        elif option.param_type_name == "argument":
+            option.display_type_rich = lambda ctx: None
     for below in getattr(command, "commands", {}).values():
         show_no_types_of_flags(below)
 

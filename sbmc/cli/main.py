@@ -207,7 +207,7 @@ def _explain(error: Any) -> str:
     if option and "requires an argument" in message:
         return f"`{option}` must be followed by a value, but got nothing; see `{where} --help`."
     if "extra argument" in message:
-        extra = message.partition("(")[2].rstrip(").")
+        extra = message.partition(" (")[2].removesuffix(".").removesuffix(")")
         return f"`arguments` must be those of `{where}` (see --help), but got {extra!r} besides."
     parameter = getattr(error, "param", None)
     if parameter is not None:

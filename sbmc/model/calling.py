@@ -15,8 +15,14 @@ from sbmc.checks import BadInput, Phrase, require
 from sbmc.model.data import Inputs, leaves
 from sbmc.storage.arrays import has_values
 
-# Layers by the attribute that says how many features they take, and the axis that has them.
-_WIDTHS = {"in_features": -1, "in_channels": 1, "num_features": 1}
+# Layers by the attribute that says what they take: the axis that has it, and its name.
+_WIDTHS = {
+    "in_features": (-1, "feature"),
+    "in_channels": (1, "channel"),
+    "num_features": (1, "feature"),
+}
+# Inputs with more numbers are not tried as a single example.
+_LARGEST_EXAMPLE = 10_000_000
 
 
 @contextmanager
@@ -25,7 +31,7 @@ def errors_in_words(model: nn.Module, inputs: Inputs, name: str = "data inputs")
 
     Args:
         model: the network that is called inside.
-        inputs: what it is called with.
+        inputs: what the caller gave, of which the network may have been called with a part.
         name: what the caller knows the inputs as.
 
     Raises:
@@ -127,7 +133,7 @@ def _signature_mismatch(model: nn.Module, inputs: dict[str, Tensor] | tuple[Tens
 
 def _lacks_example_axis(model: nn.Module, inputs: Inputs) -> bool:
     """Whether the inputs are one example, which the model takes once it has an axis."""
-    if not isinstance(inputs, Tensor):
+    if not isinstance(inputs, Tensor) or inputs.numel() > _LARGEST_EXAMPLE:
         return False
     try:
         with torch.no_grad():
@@ -142,12 +148,13 @@ def _wrong_width(model: nn.Module, inputs: Inputs) -> str:
     if not isinstance(inputs, Tensor) or inputs.ndim < 2:
         return ""
     for layer in model.modules():
-        for attribute, axis in _WIDTHS.items():
+        for attribute, (axis, noun) in _WIDTHS.items():
             width = getattr(layer, attribute, None)
             if isinstance(width, int) and not isinstance(layer, nn.Bilinear):
                 if inputs.ndim > 1 and inputs.shape[axis] == width:
                     return ""
-                return f"its layer of type {type(layer).__name__} takes {width} features"
+                plural = "" if width == 1 else "s"
+                return f"its layer of type {type(layer).__name__} takes {width} {noun}{plural}"
     return ""
 
 

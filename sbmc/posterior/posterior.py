@@ -390,7 +390,7 @@ class Posterior(Compressible, Generic[PredictionT]):
         with self._evaluator_lock:
             if self._evaluator is None:
                 few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
-                forward, split = build_evaluator(self._model, self._space, few)
+                forward, split = build_evaluator(self._model, self._space, few, inputs)
                 self._input_description = {"inputs": describe_rows(few)}
                 few = few if split is None else split.features(few)
                 theta = self.positions.flatten(0, 1)[0].to(self.dtype)

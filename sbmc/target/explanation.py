@@ -208,7 +208,7 @@ def _examples(model: nn.Module, x: Any, likelihood: Likelihood) -> Examples:
     inputs = tree_map(lambda t: t.to(own) if t.is_floating_point() else t.to(own.device), inputs)
     few = rows(inputs, 0, 2)
     module = evaluation_copy(model, ParameterSpace((), ()))
-    with torch.no_grad(), errors_in_words(model, few, "x"):
+    with torch.no_grad(), errors_in_words(model, inputs, "x"):
         outputs = call_model(module, {}, few)
         require_rows(outputs, few)
     if isinstance(likelihood, Categorical):

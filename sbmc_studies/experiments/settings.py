@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sbmc.checks import BadInput, nearest, require
+from sbmc.checks import MOST_COUNT, BadInput, nearest, require
 from sbmc_studies.experiments.experiment import PRESETS, Experiment
 from sbmc_studies.experiments.samplers import sampler_kinds
 
@@ -181,6 +181,8 @@ def check_setting(name: str, value: Any) -> Any:
     except (TypeError, ValueError, KeyError, OverflowError):
         raise BadInput(f"`{name}` must be {rule}, but got {value!r}.") from None
     require(holds(parsed), name, rule, value)
+    if parse is _parse_count:
+        require(parsed <= MOST_COUNT, name, f"at most {MOST_COUNT:,}", value)
     return parsed
 
 

@@ -143,7 +143,7 @@ def test_rules_of_the_prior_are_tried():
 @pytest.mark.parametrize(
     ("model", "data", "parts"),
     [
-        (network(), (torch.ones(12, 5), Y), ("takes 2 features", "shape (2, 5)", "Reshape them")),
+        (network(), (torch.ones(12, 5), Y), ("takes 2 features", "shape (12, 5)", "Reshape them")),
         (network(), (torch.ones(12, 2).long(), Y), ("floating-point", "inputs.float()")),
         (nn.Embedding(3, 2), (torch.ones(12), Y), ("integers", "inputs.long()")),
         (network(), (X[0], Y), ("`data targets` must be as many as the inputs",)),
@@ -168,6 +168,24 @@ def test_a_single_example_is_enough():
 def test_a_single_example_without_an_axis_is_told_to_add_one(posterior):
     refused(lambda: posterior.predict(X[0]), "`inputs` must be tensors", "inputs[None]")
     refused(lambda: fit(data=(X[0], Y[0])), "`data targets` must be a tensor", "targets[None]")
+
+
+def test_a_single_example_is_seen_whatever_its_width():
+    """The network is tried on two rows; two numbers of four are no example."""
+    wide = torch.arange(48.0).view(12, 4)
+    one, model = (wide[0], Y[:4]), nn.Linear(4, 2)
+    posterior = fit(model, (wide, Y))
+    parts = ("shape (4,)", "a single example for the model", "inputs[None]")
+    refused(lambda: posterior.predict(wide[0]), "`inputs`", *parts)
+    refused(lambda: fit(model, one), "`data inputs`", *parts)
+    refused(lambda: sbmc.train_map(model, one, max_epochs=1), "`train inputs`", *parts)
+
+
+def test_a_network_in_the_place_of_the_data_is_called_a_network():
+    """An nn.Sequential has a length and items, as a data set has."""
+    refused(
+        lambda: sbmc.fit((X, Y), network()), "`data` must be a pair", "module of type Sequential"
+    )
 
 
 def test_an_estimator_refuses_a_module_with_a_softmax():
