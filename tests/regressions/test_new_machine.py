@@ -148,7 +148,7 @@ def test_the_tests_of_ctrl_c_pass_as_a_job_in_the_background(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "7 passed" in done.stdout
+    assert "8 passed" in done.stdout
 
 
 def project():
