@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbmc.checks import BadInput, Phrase, require, require_path
+from sbmc.checks import BadInput, Phrase, nearest, require, require_path
 from sbmc.cli.own_model import load_model, read_exported, refuse_script, source_digest
 from sbmc.datasets.files import (
     TABLES,
@@ -56,7 +56,13 @@ def kind_of_data(path: Path) -> str:
         BadInput: there is nothing, or it is of no kind that can be read.
     """
     path = require_path("data", path)
-    require(path.exists(), "data", "a file or a folder that exists", str(path))
+    if not path.exists():
+        folder = path.parent
+        near = (
+            nearest(path.name, [each.name for each in folder.iterdir()]) if folder.is_dir() else ""
+        )
+        hint = near or f" Paths begin at the current folder, {Path.cwd().name}."
+        raise BadInput(f"`data` must be a file or a folder that exists, but got '{path}'.{hint}")
     if path.is_dir():
         return PICTURES
     name = path.name.lower()

@@ -357,7 +357,8 @@ def test_numbers_of_a_network_with_two_outputs(here):
 
 FIT = "fit --data train.csv --out my.sbmc --quiet"
 REFUSED = {
-    "fit --data no.csv --out my.sbmc": "`data` must be a file or a folder that exists",
+    "fit --data far/xyzzy --out my.sbmc": "but got 'far/xyzzy'. Paths begin at the current",
+    "fit --data trian.csv --out my.sbmc": "but got 'trian.csv'. Did you mean 'train.csv'?",
     "fit --data notes.txt --out my.sbmc": "`data` must be a table (.csv",
     "fit --data train.csv --out no/my.sbmc": "`out` must be a file in an existing folder",
     "fit --data empty --out my.sbmc": "`model` must be given for data that are no table",
