@@ -53,6 +53,16 @@ def convolutional():
     )
 
 
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0)
+        self.enter, self.leave = nn.Linear(3, 4), nn.Linear(4, 3)
+
+    def forward(self, sequences):
+        return self.leave(self.layer(self.enter(sequences)).mean(1))
+
+
 def sampled(network, data, particles=4, **options):
     torch.manual_seed(1)
     options = {"s": 0.3, "islands": 2, "particles": particles, "progress": False, **options}
@@ -64,6 +74,7 @@ CASES = {
     "mlp": lambda: sampled(lambda: dense(3), (TABLE, LABELS)),
     "cnn": lambda: sampled(convolutional, (PICTURES, LABELS[:30])),
     "lstm": lambda: sampled(Recurrent, (SEQUENCES, LABELS[:30])),
+    "attention": lambda: sampled(Attention, (SEQUENCES, LABELS[:30])),
     "named inputs": lambda: sampled(TwoInputs, (NAMED, LABELS)),
     "one logit": lambda: sampled(
         lambda: dense(1), (TABLE, (LABELS > 0).float()), likelihood="bernoulli"

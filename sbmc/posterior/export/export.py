@@ -19,10 +19,11 @@ from sbmc.posterior.distillation.heads import ClassHeads
 from sbmc.posterior.export.abstention import AbstentionRule, abstention_rule
 from sbmc.posterior.export.formats import Format, Interface, format_of, trace
 from sbmc.posterior.export.graph import (
+    UNROLLED,
+    WAYS,
     DistilledAnswers,
     EnsembleAnswers,
     Graph,
-    StackedNetworks,
 )
 from sbmc.posterior.export.mixtures import ClassMixture, NumberMixture, require_normal
 from sbmc.posterior.input_batches import weighted_particles
@@ -119,8 +120,8 @@ def export_posterior(
         mixture = NumberMixture(posterior.likelihood, weights, interval=level, width=width)
     score = scored.classifier.as_module() if scored is not None and classes else None
 
-    def graph(unrolled: bool) -> Graph:
-        networks = StackedNetworks(posterior.model, posterior.space, theta, unrolled=unrolled)
+    def graph(way: str) -> Graph:
+        networks = WAYS[way](posterior.model, posterior.space, theta, few)
         answering = EnsembleAnswers(networks, mixture, score)
         return Graph(answering, _names(few), rule, posterior.dtype)
 
@@ -157,7 +158,7 @@ def export_distilled(
     few = _few_rows(inputs, described, distilled.dtype)
     form.prepare(sum(weight.nbytes for weight in distilled.network.parameters()))
 
-    def graph(unrolled: bool) -> Graph:
+    def graph(way: str) -> Graph:
         answering = DistilledAnswers(distilled.network, classes=classes, interval=level)
         return Graph(answering, _names(few), rule, distilled.dtype)
 
@@ -178,19 +179,19 @@ def export_distilled(
 def _write(
     final: Path,
     form: Format,
-    make: Callable[[bool], Graph],
+    make: Callable[[str], Graph],
     few: Inputs,
     expected: Callable[[Inputs], dict[str, Tensor]],
     metadata: Mapping[str, str],
     particles: int,
 ) -> Exported:
-    """Trace, convert and try: first with particles stacked, then with a part for each of them."""
+    """Trace, convert and try: first with operations for all particles, then one by one."""
     reason = ""
-    for unrolled in (False, True):
-        if unrolled and particles > MOST_UNROLLED:
+    for way in WAYS:
+        if way == UNROLLED and particles > MOST_UNROLLED:
             break
         try:
-            graph = make(unrolled)
+            graph = make(way)
             with torch.no_grad():
                 outputs = tuple(graph.answers(*leaves(few)))
             interface = Interface(_input_names(few, outputs), outputs)
@@ -203,7 +204,7 @@ def _write(
         # A user's network may do what a trace or a runtime does not know, in any way.
         except Exception as error:
             reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            logger.info("a graph %s was not to be had: %s", _way(unrolled), reason)
+            logger.info("the graph cannot be made by the way %r: %s", way, reason)
             continue
         if difference > TOLERANCE:
             reason = f"its answers differ from those of predict by {difference:.1e}"
@@ -211,7 +212,7 @@ def _write(
         with atomic_write(final) as temporary:
             temporary.write_bytes(content)
         names = interface.inputs, interface.outputs
-        return Exported(final, form.name, *names, unrolled, difference, len(content))
+        return Exported(final, form.name, *names, way == UNROLLED, difference, len(content))
     if particles > MOST_UNROLLED:
         raise BadInput(
             f"`posterior` must have at most {MOST_UNROLLED} particles where the network cannot be "
@@ -221,12 +222,6 @@ def _write(
     raise BadInput(
         f"`path` must be in a format that can hold the network, but got {form.name}, and {reason}. "
         "posterior.distil() makes a network of plain layers, which both formats can hold."
-    )
-
-
-def _way(unrolled: bool) -> str:
-    return (
-        "with a part for each network" if unrolled else "in which operations are for all networks"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,8 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from sbmc.model.data import Inputs
-from sbmc.model.functional import call_model, evaluation_copy
+from sbmc.model.functional import call_model, converted, evaluation_copy
+from sbmc.model.fused import FusedForward
 from sbmc.model.noise import NOISE, without_noise
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.export.abstention import Abstention, AbstentionRule
@@ -20,8 +23,33 @@ if TYPE_CHECKING:
     from sbmc.posterior.distillation.distilled import DistilledNetwork
 
 
+class FusedNetworks(nn.Module):
+    """A network with the weights of all particles, by the recorded operations of one of them.
+
+    Args:
+        model: the network; never changed.
+        space: the parameters that vary between particles.
+        theta: their values, `(particles, dim)`.
+        few: two or more examples, to record the operations on.
+
+    Raises:
+        Unsupported: there is an operation that has no rule for many particles.
+    """
+
+    theta: Tensor
+
+    def __init__(self, model: nn.Module, space: ParameterSpace, theta: Tensor, few: Inputs) -> None:
+        super().__init__()
+        self._for_all = FusedForward(converted(model, theta.dtype, theta.device), space, few)
+        self.register_buffer("theta", theta)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """The outputs of all particles, `(particles, examples, ...)`."""
+        return self._for_all(self.theta, self._for_all.prepare(inputs))
+
+
 class StackedNetworks(nn.Module):
-    """A network with the weights of all particles: outputs `(particles, examples, ...)`.
+    """A network with the weights of all particles, by `torch.func`.
 
     Args:
         model: the network; never changed.
@@ -35,8 +63,9 @@ class StackedNetworks(nn.Module):
         self, model: nn.Module, space: ParameterSpace, theta: Tensor, *, unrolled: bool
     ) -> None:
         super().__init__()
+        network = evaluation_copy(converted(model, theta.dtype, theta.device), space)
         # `vmap` would fix the number of examples where the network appends its noise.
-        self.network = without_noise(evaluation_copy(model, space).to("cpu", theta.dtype))
+        self.network = without_noise(network)
         self.particles = len(theta)
         self.unrolled = unrolled
         # Names of buffers have no dots.
@@ -45,7 +74,7 @@ class StackedNetworks(nn.Module):
             self.register_buffer(self._buffer_names[name], values.contiguous())
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """The outputs of all particles."""
+        """The outputs of all particles, `(particles, examples, ...)`."""
         stacked = {name: getattr(self, buffer) for name, buffer in self._buffer_names.items()}
         noise = stacked.pop(NOISE, None)
         if self.unrolled:
@@ -61,6 +90,16 @@ class StackedNetworks(nn.Module):
         return torch.cat([outputs, noise.unsqueeze(1).expand(-1, outputs.shape[1], -1)], -1)
 
 
+# How all particles are put into a graph, in the order in which it is tried. The last one gives
+# each particle a part of its own.
+WAYS: dict[str, Callable[[nn.Module, ParameterSpace, Tensor, Inputs], nn.Module]] = {
+    "fused": FusedNetworks,
+    "vmap": lambda model, space, theta, _: StackedNetworks(model, space, theta, unrolled=False),
+    "unrolled": lambda model, space, theta, _: StackedNetworks(model, space, theta, unrolled=True),
+}
+UNROLLED = "unrolled"
+
+
 class EnsembleAnswers(nn.Module):
     """The answers of a posterior.
 
@@ -72,7 +111,7 @@ class EnsembleAnswers(nn.Module):
     """
 
     def __init__(
-        self, networks: StackedNetworks, mixture: nn.Module, score: nn.Module | None = None
+        self, networks: nn.Module, mixture: nn.Module, score: nn.Module | None = None
     ) -> None:
         super().__init__()
         self.networks, self.mixture, self.score = networks, mixture, score
@@ -96,7 +135,8 @@ class DistilledAnswers(nn.Module):
 
     def __init__(self, network: DistilledNetwork, *, classes: bool, interval: float | None) -> None:
         super().__init__()
-        self.network, self.classes, self.interval = network, classes, interval
+        self.network = copy.deepcopy(network).to("cpu").eval().requires_grad_(False)
+        self.classes, self.interval = classes, interval
 
     def forward(self, inputs: Inputs) -> Answers:
         """The answers by name."""

@@ -28,7 +28,9 @@ def loaded(path):
     return answer, described
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "lstm", "named inputs", "several labels"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "cnn", "lstm", "attention", "named inputs", "several labels"]
+)
 def test_classes(name, tmp_path):
     posterior = cases.posterior(name)
     exported = posterior.export(tmp_path / "a.pt2", abstain=("epistemic", 0.01))
@@ -61,7 +63,10 @@ def test_a_distilled_network(tmp_path):
     exported = distilled.export(tmp_path / "a.pt2", abstain=("error", 0.3))
     answer, described = loaded(exported.path)
     x = cases.new_rows(distilled, 6)
-    assert cases.largest_gap(answer(x), distilled.predict(x)) < 1e-5
+    answers = answer(x)
+    assert cases.largest_gap(answers, distilled.predict(x)) < 1e-5
+    assert not any(each.requires_grad for each in answers.values())
+    assert next(distilled.network.parameters()).requires_grad  # the network itself is unchanged
     assert described["what"] == "one network for classes, distilled from 8"
     assert "KL from the teacher" in described["fidelity"]
     assert described["health"] == str(cases.posterior("mlp").health)
