@@ -273,7 +273,13 @@ def _few_rows(inputs: Any, description: Mapping[str, Any] | None, dtype: torch.d
                 "that has not predicted yet, but got None. Give a few rows: export(path, "
                 "inputs=x[:2])."
             )
-        return made_up_rows(described, like)
+        try:
+            return made_up_rows(described, like)
+        except ValueError as error:
+            raise BadInput(
+                f"`inputs` must be given where rows cannot be made up, but got None ({error}). "
+                "Give a few rows: export(path, inputs=x[:2])."
+            ) from error
     given = as_inputs(inputs)
     check_inputs(given, "inputs")
 

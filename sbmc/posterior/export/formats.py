@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from sbmc.checks import BadInput, Phrase, require, require_path
 from sbmc.model.recorder import without_shortcuts
@@ -173,11 +174,22 @@ def trace(graph: nn.Module, inputs: Sequence[Tensor]) -> Any:
     require(examples >= 2, "inputs", "at least two examples", Phrase(f"{examples}"))
     axis = torch.export.Dim(BATCH_AXIS)
     shapes = {"inputs": tuple({0: axis} for _ in inputs)}
-    with _quietly(), torch.no_grad(), without_shortcuts():
+    with _quietly(), _without_validation(), torch.no_grad(), without_shortcuts():
         program = torch.export.export(graph.eval(), tuple(inputs), dynamic_shapes=shapes)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it has the paths of files on this machine
     return program
+
+
+@contextmanager
+def _without_validation() -> Iterator[None]:
+    """Distributions of a user's function would look at the values of their parameters."""
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Independent, Normal
+from torch.distributions import Distribution, Independent, Normal, StudentT
 
 from sbmc.checks import BadInput
-from sbmc.likelihoods import Custom, Likelihood
+from sbmc.likelihoods import Custom, Likelihood, TargetMoments
 from sbmc.posterior.export.quantiles import mixture_quantiles, normal_cdf
 
 Answers = dict[str, Tensor]
@@ -107,17 +107,11 @@ class NumberMixture(nn.Module):
 
     def forward(self, outputs: Tensor) -> Answers:
         """The answers for outputs `(particles, examples, ...)`."""
-        normal = components(self.likelihood, outputs)
-        if normal is None:
-            moments = self.likelihood.moments(outputs)
-            means = moments.mean.to(self.weights.dtype)
-            noise = torch.as_tensor(moments.variance, dtype=means.dtype).expand_as(means)
-        else:
-            means = normal.loc.to(self.weights.dtype)
-            deviations = normal.scale.to(self.weights.dtype).expand_as(means)
-            noise = deviations.square()
+        found = moments(self.likelihood, outputs)
+        means = found.mean.to(self.weights.dtype)
+        noise = torch.as_tensor(found.variance, dtype=means.dtype).expand_as(means)
         mean = weighted_mean(means, self.weights)
-        gaps = means - mean
+        gaps, deviations = means - mean, noise.sqrt()
         aleatoric = weighted_mean(noise, self.weights)
         epistemic = weighted_mean(gaps.square(), self.weights)
         answers = {"mean": mean}
@@ -148,19 +142,29 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     return (weights.view(-1, *[1] * (values.ndim - 1)) * values).sum(0)
 
 
-def components(likelihood: Likelihood, outputs: Tensor) -> Normal | None:
-    """The normal distributions that particles predict; None if they predict others.
+def moments(likelihood: Likelihood, outputs: Tensor) -> TargetMoments:
+    """Mean and variance of what particles predict, without a look at any value.
 
     Args:
         likelihood: of numbers or counts.
         outputs: `(particles, examples, ...)`.
     """
+    each = components(likelihood, outputs)
+    if isinstance(each, Normal):
+        return TargetMoments(each.loc, each.scale.square())
+    if isinstance(each, StudentT):  # torch asks which degrees of freedom are above 2; all are
+        return TargetMoments(each.loc, each.scale.square() * each.df / (each.df - 2))
+    return likelihood.moments(outputs)
+
+
+def components(likelihood: Likelihood, outputs: Tensor) -> Distribution | None:
+    """The distributions of single numbers that particles predict; None if they are not known."""
     if isinstance(likelihood, Custom):
         return None
     each: Any = likelihood.distribution(outputs)
     while isinstance(each, Independent):
         each = each.base_dist
-    return each if isinstance(each, Normal) else None
+    return each
 
 
 def require_normal(likelihood: Likelihood, outputs: Tensor, name: str, what: str) -> None:
@@ -175,8 +179,8 @@ def require_normal(likelihood: Likelihood, outputs: Tensor, name: str, what: str
     Raises:
         BadInput: particles predict other than normal distributions of columns.
     """
-    normal = components(likelihood, outputs)
-    if normal is None or normal.loc.ndim != 3:
+    each = components(likelihood, outputs)
+    if not isinstance(each, Normal) or each.loc.ndim != 3:
         raise BadInput(
             f"`{name}` must be None for the likelihood {likelihood.name!r}, but got a value: "
             f"{what} in a graph are those of Gaussian noise on outputs (examples, outputs). "

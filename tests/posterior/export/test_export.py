@@ -2,12 +2,15 @@
 
 import json
 import re
+import subprocess
+import sys
 import zipfile
 
 import export_cases as cases
 import pytest
 import torch
 from torch import nn
+from torch.distributions import Laplace
 
 import sbmc
 from sbmc.checks import BadInput
@@ -56,6 +59,53 @@ def test_numbers(tmp_path):
     assert described["interval"] == "0.8"
     assert exported.inputs == ("inputs",)
     assert not exported.unrolled
+
+
+LIKELIHOODS = {
+    "student-t": (sbmc.StudentT(), cases.NUMBERS[:, :1] - 100),
+    "poisson": ("poisson", cases.LABELS.float().unsqueeze(1)),
+    "laplace": (sbmc.Likelihood.of(lambda o: Laplace(o, 0.5)), cases.NUMBERS[:, :1] - 100),
+}
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_other_noise_has_mean_and_variances_but_no_interval(name, tmp_path):
+    likelihood, targets = LIKELIHOODS[name]
+    posterior = cases.sampled(lambda: cases.dense(1), (cases.TABLE, targets), likelihood=likelihood)
+    with pytest.raises(BadInput, match="`interval` must be None for the likelihood"):
+        posterior.export(tmp_path / "a.pt2")
+    exported = posterior.export(tmp_path / "a.pt2", interval=None, abstain=("deviation", 2.0))
+    x = cases.new_rows(posterior, 5)
+    answers, prediction = loaded(exported.path)[0](x), posterior.predict(x)
+    for part in ("mean", "total", "aleatoric", "epistemic"):
+        wanted = getattr(prediction, part)
+        assert torch.allclose(answers[part].double(), wanted, rtol=1e-5, atol=1e-5)
+    assert exported.outputs == ("mean", "total", "aleatoric", "epistemic", "abstain")
+
+
+ALONE = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "sbmc":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Blocked())
+import torch
+
+program = torch.export.load(sys.argv[1]).module()
+print([part.shape[0] for part in program(torch.zeros(5, 4))])
+"""
+
+
+@pytest.mark.integration
+def test_it_opens_without_sbmc(tmp_path):
+    exported = cases.posterior("mlp").export(tmp_path / "a.pt2")
+    command = [sys.executable, "-c", ALONE, str(exported.path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[5, 5, 5, 5]"
 
 
 def test_a_distilled_network(tmp_path):
