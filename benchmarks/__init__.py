@@ -1,1 +1,1 @@
-"""Speed and memory, measured; see README.md. Not part of the installed package."""
+"""Speed and memory, measured; see docs/benchmarks.md. Not part of the installed package."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.readme`: put the newest records into the tables of README.md."""
+"""`python -m benchmarks.readme`: put the newest records into the tables of docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.airfoil import airfoil_table
 from benchmarks.corners import corners_table
 from benchmarks.health import health_table
+from benchmarks.kernels_wheel import kernels_wheel_table
 from benchmarks.matched import matched_table
 from benchmarks.minibatch import GOALS as MINIBATCH_GOALS
 from benchmarks.no_knob import no_knob_table
@@ -23,6 +24,7 @@ from benchmarks.styles import styles_table
 from benchmarks.tables import engine_table, folding_table, methods_table
 
 HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "benchmarks.md"
 # The name of a record, and what makes a table of it.
 Table = tuple[str, Callable[[dict[str, Any]], str]]
 TABLES: dict[str, Table] = {
@@ -34,6 +36,7 @@ TABLES: dict[str, Table] = {
     ),
     "styles": ("styles", styles_table),
     "engine": ("engine", engine_table),
+    "kernels_wheel": ("kernels_wheel", kernels_wheel_table),
     "folding": ("folding", folding_table),
     "prediction": ("prediction", prediction_table),
     "methods": ("methods", methods_table),
@@ -80,6 +83,5 @@ def fill(text: str, records: Path, tables: Mapping[str, Table] = TABLES) -> str:
 
 
 if __name__ == "__main__":
-    page = HERE / "README.md"
-    page.write_text(fill(page.read_text("utf-8"), HERE / "records"), "utf-8")
+    PAGE.write_text(fill(PAGE.read_text("utf-8"), HERE / "records"), "utf-8")
     sys.exit(0)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from sbmc.posterior.merging import merge
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
-    from sbmc.prediction.prediction import Prediction, RegressionPrediction
+    from sbmc.prediction.prediction import Prediction
+    from sbmc.prediction.regression import RegressionPrediction
     from sbmc.prior.by_layer import ByLayer
     from sbmc.prior.describing import describe_prior
     from sbmc.prior.options import Prior
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names are imported when they are first used. The command line, which is in this package, has to
 # set how threads wait before torch is imported.

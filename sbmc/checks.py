@@ -22,7 +22,7 @@ class BadInput(ValueError):
 class Phrase(str):
     """A description of what was given, for messages: shown without quotation marks.
 
-    Example:
+    Examples:
         >>> require(False, "data", "non-empty", Phrase("0 examples"))
         Traceback (most recent call last):
         ...
@@ -59,7 +59,7 @@ def is_finite(value: object) -> bool:
 def describe_value(value: object) -> str:
     """Describe a value in a message: in one line, short, without addresses in memory.
 
-    Example:
+    Examples:
         >>> describe_value(0.5), describe_value("a"), describe_value(10**60)
         ('0.5', "'a'", 'an integer of 61 digits')
     """
@@ -96,7 +96,7 @@ def require(condition: bool, name: str, rule: str, value: object) -> None:
     Raises:
         BadInput: if `condition` is false.
 
-    Example:
+    Examples:
         >>> require(-0.1 > 0, "step_size", "positive", -0.1)
         Traceback (most recent call last):
         ...
@@ -119,7 +119,7 @@ def require_count(name: str, value: object, least: int = 1, *, optional: bool = 
     Raises:
         BadInput: it breaks the rule.
 
-    Example:
+    Examples:
         >>> require_count("islands", 10**30)
         Traceback (most recent call last):
         ...
@@ -149,7 +149,7 @@ def require_flag(name: str, value: object, *, optional: bool = False) -> None:
     Raises:
         BadInput: it is something else.
 
-    Example:
+    Examples:
         >>> require_flag("adapt", "False")
         Traceback (most recent call last):
         ...
@@ -173,7 +173,7 @@ def require_choice(
     Raises:
         BadInput: it is something else.
 
-    Example:
+    Examples:
         >>> require_choice("path", "fusd", ["fused", "loop"])
         Traceback (most recent call last):
         ...
@@ -214,7 +214,7 @@ def require_path(name: str, value: object) -> Path:
     Raises:
         BadInput: it is neither, it is empty, or no file can have this name.
 
-    Example:
+    Examples:
         >>> require_path("path", 5)
         Traceback (most recent call last):
         ...
@@ -240,7 +240,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     Returns:
         A sentence with a space before it, to end an error message with; empty if nothing is near.
 
-    Example:
+    Examples:
         >>> nearest("s-hcm", ["map", "s-hmc", "s-smc"])
         " Did you mean 's-hmc'?"
         >>> nearest("elephant", ["map", "s-hmc", "s-smc"])

@@ -1,4 +1,4 @@
-"""Progress: a live bar on a terminal, plain lines elsewhere, or nothing."""
+"""Progress: a live bar on a terminal or in a notebook, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from typing import Any, Protocol, TextIO
 
 from sbmc.checks import require_flag
@@ -14,8 +15,11 @@ from sbmc.checks import require_flag
 PATIENCE = 2.0
 # Logs and pipes get at most one line in this many seconds.
 LINE_INTERVAL = 5.0
+# A notebook draws its bar anew at most once in this many seconds: each drawing is a message.
+NOTEBOOK_INTERVAL = 0.2
 
 Clock = Callable[[], float]
+Display = Callable[..., Any]
 
 
 class Bar(Protocol):
@@ -46,9 +50,9 @@ def open_progress(
     The display is closed however the block ends; exceptions, Ctrl-C too, pass through.
 
     Args:
-        progress: None shows a bar on a terminal, once two seconds have passed, and nothing
-            elsewhere; True shows it at once, or plain lines on standard error where that is no
-            terminal; False shows nothing.
+        progress: None shows a bar on a terminal or in a notebook, once two seconds have passed, and
+            nothing elsewhere; True shows it at once, or plain lines on standard error where that is
+            no terminal; False shows nothing.
         task: what is being done.
         total: how much there is to do.
         unit: what is counted.
@@ -62,7 +66,7 @@ def open_progress(
     Raises:
         BadInput: `progress` is not True, False or None.
 
-    Example:
+    Examples:
         >>> with open_progress(False, "training", total=2, unit="epochs") as bar:
         ...     bar.update(1, loss=0.7)
     """
@@ -86,12 +90,27 @@ def _choose(
     # A program without a console (pythonw) has no standard error at all.
     if progress is False or stream is None:
         return SilentBar()
+    delay = 0.0 if progress else PATIENCE
+    show = _notebook_display()
+    if show is not None:
+        return NotebookBar(show, task, total, unit, delay=delay, before=before, expected=expected)
     if stream.isatty():
-        delay = 0.0 if progress else PATIENCE
         return TerminalBar(stream, task, total, unit, delay=delay, before=before, expected=expected)
     if not progress:
         return SilentBar()
     return LinesBar(stream, task, total, unit, before=before, expected=expected)
+
+
+def _notebook_display() -> Display | None:
+    """The function that shows something in a notebook's cell; None if this is no notebook."""
+    # A kernel has imported IPython. IPython in a terminal has a shell without one.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if getattr(shell, "kernel", None) is None:
+        return None
+    from IPython.display import display
+
+    return display
 
 
 def _format(fields: dict[str, object]) -> str:
@@ -114,7 +133,7 @@ def time_left(total: float, done: float, before: float | None, seconds: float) -
     Returns:
         The text; empty as long as there is no rate, and at the end.
 
-    Example:
+    Examples:
         >>> time_left(total=100, done=60, before=50, seconds=45)
         'about 3 min left'
         >>> time_left(total=100, done=50, before=50, seconds=45)
@@ -203,6 +222,82 @@ class LinesBar:
         self._stream.flush()
 
 
+class NotebookBar:
+    """One bar in the cell of a notebook, which is drawn anew; at its end it becomes one line.
+
+    It is plain HTML in the notebook's own colours, so no extension such as ipywidgets is needed,
+    and the line stays in a saved notebook.
+
+    Args:
+        show: IPython's `display`.
+        task: what is being done.
+        total: how much there is to do.
+        unit: what is counted.
+        delay: seconds to wait before the first drawing.
+        clock: returns seconds; tests replace it.
+        before: see `open_progress`.
+        expected: likewise.
+    """
+
+    def __init__(
+        self,
+        show: Display,
+        task: str,
+        total: int,
+        unit: str,
+        delay: float,
+        clock: Clock = time.monotonic,
+        before: float | None = None,
+        expected: str = "",
+    ) -> None:
+        self._show, self._task, self._total, self._unit = show, task, total, unit
+        self._before, self._expected = before, expected
+        self._clock, self._start, self._delay = clock, clock(), delay
+        self._done, self._fields = before or 0, ""
+        self._first: float | None = None
+        self._drawn: float | None = None
+        self._handle: Any = None
+        if delay <= 0:
+            self._draw(self._start, self._expected)
+
+    def update(self, done: float, **fields: object) -> None:
+        """Store the state, and draw it if it is time."""
+        now = self._clock()
+        self._first = now if self._first is None else self._first
+        self._done, self._fields = done, _format(fields)
+        waited = now - (self._start if self._drawn is None else self._drawn)
+        if waited >= (self._delay if self._drawn is None else NOTEBOOK_INTERVAL):
+            remaining = time_left(self._total, done, self._before, now - self._first)
+            self._draw(now, ", ".join(words for words in (remaining, self._fields) if words))
+
+    def skip(self, amount: float) -> None:
+        """Count so much as done before."""
+        self._before = (self._before or 0) + amount
+
+    def close(self) -> None:
+        """Leave one line in the place of the bar, if it was shown."""
+        if self._drawn is not None:
+            text = f"{self._state()}{f', {self._fields}' if self._fields else ''}"
+            self._send(f"{text}, ended after {self._clock() - self._start:.1f} s", bar="")
+
+    def _draw(self, now: float, remark: str) -> None:
+        self._drawn = now
+        bar = f'<progress value="{self._done}" max="{self._total}"></progress> '
+        self._send(self._state() + (f", {remark}" if remark else ""), bar)
+
+    def _state(self) -> str:
+        done = f"{self._done:.0f}" if isinstance(self._done, float) else self._done
+        return f"{self._task}: {done}/{self._total} {self._unit}"
+
+    def _send(self, text: str, bar: str) -> None:
+        page = f"<div>{bar}<small>{escape(text)}</small></div>"
+        bundle = {"text/html": page, "text/plain": text}
+        if self._handle is None:
+            self._handle = self._show(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+
 class TerminalBar:
     """A live bar, drawn by rich, which is imported only when there is something to draw.
 
@@ -260,6 +355,7 @@ class TerminalBar:
 
     def _open(self) -> None:
         from rich.console import Console
+        from rich.constrain import Constrain
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -268,14 +364,22 @@ class TerminalBar:
             TimeElapsedColumn,
         )
 
-        self._display = Progress(
+        console = Console(file=self._stream)
+
+        class NarrowProgress(Progress):
+            # The terminal shows Ctrl-C as ^C. On a line that is full it would break the line, and
+            # the bar would be drawn a second time below.
+            def get_renderable(self) -> Any:
+                return Constrain(super().get_renderable(), max(1, console.width - 3))
+
+        self._display = NarrowProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn(self._unit),
             TimeElapsedColumn(),
             TextColumn("{task.fields[fields_text]}", markup=False),
-            console=Console(file=self._stream),
+            console=console,
         )
         if self._expected:
             self._display.console.print(f"{self._task}; {self._expected}", highlight=False)

@@ -57,7 +57,7 @@ def generator(seed: int, *path: int) -> torch.Generator:
     Raises:
         BadInput: if the seed or a step of the path is out of range or no integer.
 
-    Example:
+    Examples:
         >>> noise = torch.randn(2, generator=generator(0, Stream.ISLANDS, 3))
         >>> torch.equal(noise, torch.randn(2, generator=generator(0, Stream.ISLANDS, 3)))
         True

@@ -18,7 +18,7 @@ def planted(monkeypatch, folder, module, right, wrong):
         right: what stands exactly once in the source and the headers that it includes.
         wrong: what stands there in the block.
     """
-    texts = {f.name: f.read_text("utf-8") for f in [module.SOURCE, *build.HEADERS.glob("*.h")]}
+    texts = {f.name: f.read_text("utf-8") for f in [module.SOURCE, *build.SOURCES.glob("*.h")]}
     included = [module.SOURCE.name]
     for name in included:
         included += [h for h in texts if f'#include "{h}"' in texts[name] and h not in included]

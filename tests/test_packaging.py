@@ -1,11 +1,15 @@
 """What is on disk is in the package: nothing that the code reads at run time is left behind."""
 
 import fnmatch
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from repository import ROOT
+
+import sbmc
 
 PACKAGES = ["sbmc", "sbmc_studies"]
 # What the package reads or compiles beside its modules.
@@ -42,9 +46,32 @@ def test_the_wheel_has_the_whole_package_and_no_list_of_its_own():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert project["build-system"]["build-backend"] == "hatchling.build"
     # With a list of patterns a new kind of file would be forgotten.
-    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": PACKAGES}
+    hooks = {"custom": {"path": "hatch_build.py"}}
+    targets = project["tool"]["hatch"]["build"]["targets"]
+    assert targets["wheel"] == {"packages": PACKAGES, "hooks": hooks}
     assert set(project["tool"]["hatch"]["build"]) == {"targets"}
-    assert set(PACKAGES) <= set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+    included = targets["sdist"]["include"]
+    assert {f"/{package}" for package in PACKAGES} <= set(included)
+    assert "/hatch_build.py" in included  # without it an sdist cannot be built
+    assert [path for path in included if not (ROOT / path.strip("/")).exists()] == []
+
+
+def test_the_version_is_in_one_place_and_the_others_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert "version" not in project["project"]
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"] == {"path": "sbmc/__init__.py"}
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == sbmc.__version__
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[:2] == ["Unreleased", f"{sbmc.__version__} ({citation['date-released']})"]
+
+
+def test_classifiers_name_the_pythons_from_the_oldest_on():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3." in line]
+    assert project["requires-python"] == f">={named[0]}"
+    assert named == sorted(named, key=lambda version: int(version.partition(".")[2]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

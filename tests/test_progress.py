@@ -168,3 +168,14 @@ def test_a_terminal_tells_the_time_left_as_well():
     shown = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
     assert "4/8 steps" in shown
     assert "about 60 s left, acceptance 0.5" in shown
+
+
+def test_a_bar_leaves_room_for_what_the_terminal_shows_of_ctrl_c(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    stream = Terminal()
+    bar = TerminalBar(stream, "sampling", 8, "steps", delay=0.0, clock=Clock())
+    bar.update(4, islands="0/1", acceptance=0.9876, remark="x" * 50)
+    bar.close()
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    lines = re.split(r"[\r\n]+", plain)
+    assert max(map(len, lines)) == 67

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 import pytest
 from repository import ROOT
 
+from sbmc.cli.help import examples_of
+from sbmc.cli.main import _all_commands, main
+
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md")],
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")],
     key=lambda path: path.name,
 )
+# Their code is that of examples/, which `make test-gallery` runs with the packages that it needs.
+GALLERY = ROOT / "docs" / "gallery"
 SHELLS = ("sh", "bash", "shell", "console")
 
 FENCE = re.compile(
@@ -81,6 +86,8 @@ def name(path):
 def with_python(slow):
     pages = []
     for page in PAGES:
+        if GALLERY in page.parents:
+            continue
         python = [each for each in blocks(page.read_text("utf-8")) if each.language == "python"]
         if any(each.slow for each in python) if slow else python:
             pages.append(page)
@@ -105,19 +112,26 @@ def test_slow_python_on_the_page_runs(page, tmp_path, monkeypatch):
 
 
 ALL_COMMANDS = sorted({line for page in PAGES for line in commands(page.read_text("utf-8"))})
+HELP = [line.split(" #")[0].split(" >")[0].strip() for line in examples_of(_all_commands())]
 
 
-@pytest.mark.parametrize("command", [line for line in ALL_COMMANDS if line.startswith("sbmc ")])
+SBMC_COMMANDS = sorted({*(line for line in ALL_COMMANDS if line.startswith("sbmc ")), *HELP})
+
+
+@pytest.mark.parametrize("command", SBMC_COMMANDS)
 def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
-    from sbmc.cli import main
-
+    assert "--install-completion" not in command, "a test must not write into anyone's shell"
     # Everything up to the run itself: names, options and settings are read and checked.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sbmc_studies.commands.run.run", lambda specs, out, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.run.run_toy_study", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.run.run_gauntlet", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.run.run_tables", lambda *arguments, **options: 0)
+    monkeypatch.setattr("sbmc_studies.commands.run.run_reviewers", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.tune.run_tune", lambda plan, out, **options: 0)
+    for worker in ("run_fit", "run_predict", "run_evaluate", "run_report", "run_export"):
+        monkeypatch.setattr(f"sbmc.cli.posterior_work.{worker}", lambda *given, **options: 0)
+    monkeypatch.setattr("sbmc.cli.embed.run_embed", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.head.show_head", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.explaining.explain_own_model", lambda *arguments, **options: None)
     workers = ["table.show_table", "table.write_table", "figure.draw_figure", "report.make_report"]
@@ -146,14 +160,26 @@ def test_readme_shows_code_and_commands():
     assert {"make demo", "make test"} <= set(commands(README))
 
 
-def test_readme_quotes_the_figures_of_its_picture():
+LANDING_PAGE = (ROOT / "docs" / "index.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [README, LANDING_PAGE], ids=["README", "landing page"])
+def test_the_figures_of_the_picture_are_quoted(page):
     record = json.loads((ROOT / "docs" / "figures" / "why.json").read_text("utf-8"))
-    words = " ".join(README.split())
+    words = " ".join(page.split())
     sure, right = record["sure"], record["accuracy"]
     assert f"It is 95 % sure of {100 * sure['network']:.0f} % of them." in words
     assert f"and 95 % sure of {100 * sure['ensemble']:.0f} %." in words
     shares = f"{100 * right['ensemble']:.1f} %, the network {100 * right['network']:.1f} %"
     assert f"of the digits that it knows it reads {shares}" in words
+
+
+def test_the_eight_lines_of_the_landing_page_are_those_of_the_readme():
+    python = [
+        [each.code for each in blocks(page) if each.language == "python"]
+        for page in (README, LANDING_PAGE)
+    ]
+    assert python[0] == python[1]
 
 
 def test_readme_is_short():

@@ -20,10 +20,10 @@ PAPER_ROWS = [row for row in MNIST7.rows if row.section == "paper"]
     ("page", "experiment"),
     [
         ("docs/reproducing.md", "mnist7"),
-        ("experiments/README.md", "mnist7"),
-        ("experiments/README.md", "digits"),
-        ("experiments/README.md", "imdb"),
-        ("experiments/README.md", "cifar10"),
+        ("docs/results.md", "mnist7"),
+        ("docs/results.md", "digits"),
+        ("docs/results.md", "imdb"),
+        ("docs/results.md", "cifar10"),
         ("docs/language.md", "shakespeare"),
     ],
 )
@@ -35,7 +35,7 @@ def test_tables_are_made_from_the_records(page, experiment):
 
 
 def test_the_list_of_the_papers_tables_is_made_from_the_records():
-    page = "experiments/README.md"
+    page = "docs/results.md"
     printed = (ROOT / page).read_text("utf-8")
     assert printed == write_index(printed, RECORDS), f"run: sbmc table paper --write {page}"
 

@@ -26,6 +26,7 @@ from sbmc.model.loop import LoopForward
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.prior.laplace_fit import fit_laplace
 from sbmc.randomness import Stream, generator, require_seed
 from sbmc.training.settings import check_variance, require_count
@@ -51,7 +52,7 @@ def laplace(
     seed: int = 0,
     anchor_epochs: float | None = None,
     progress: bool | None = None,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Draw from a Laplace approximation around a trained network.
 
         θ ~ N(θ*, (H + I/v)⁻¹),   H ≈ Σ_i J_iᵀ Λ_i J_i,
@@ -85,7 +86,7 @@ def laplace(
         BadInput: an argument is refused; a model with layers that have no Kronecker factors.
         ImportError: laplace-torch is not installed.
 
-    Example:
+    Examples:
         >>> net = nn.Linear(2, 2)
         >>> data = (torch.zeros(3, 2), torch.tensor([0, 1, 1]))
         >>> laplace(net, data, prior_variance=1.0, samples=4)  # doctest: +SKIP
@@ -157,7 +158,7 @@ def _checked(
     rule = "a pair of one input tensor and targets for a Laplace approximation"
     require(single, "data", rule, Phrase("several input tensors"))
     few = examples.slice(0, 2)[0]
-    with torch.enable_grad(), errors_in_words(model, few):
+    with torch.enable_grad(), errors_in_words(model, examples.inputs):
         outputs = LoopForward(model, space)(weights[None].clone().requires_grad_(), few)[0]
         require_rows(outputs, few)
         require_dependence(outputs)

@@ -19,12 +19,15 @@ from sbmc.baselines.result import (
 )
 from sbmc.checks import BadInput, Phrase, is_number, require
 from sbmc.likelihoods import as_likelihood
-from sbmc.model.data import as_examples
+from sbmc.model.calling import errors_in_words
+from sbmc.model.data import Examples, as_examples
 from sbmc.model.functional import call_model
+from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.noise import require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.randomness import Stream, generator, require_seed
 from sbmc.training import train_ensemble
 from sbmc.training.settings import require_count
@@ -42,7 +45,7 @@ def mc_dropout(
     parameters: Selection = "all",
     seed: int = 0,
     **training: Any,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Train a network with dropout and draw from its posterior by dropout.
 
     `train_mc_dropout` followed by `dropout_posterior`; see there.
@@ -67,7 +70,7 @@ def mc_dropout(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: the loss stopped being finite.
 
-    Example:
+    Examples:
         >>> inputs = torch.linspace(-1, 1, 40).reshape(10, 4)
         >>> data = (inputs, (inputs[:, 0] > 0).long())
         >>> mc_dropout(nn.Linear(4, 2), data, samples=3, max_epochs=2)
@@ -129,7 +132,7 @@ def train_mc_dropout(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: the loss stopped being finite.
 
-    Example:
+    Examples:
         >>> inputs = torch.linspace(-1, 1, 40).reshape(10, 4)
         >>> data = (inputs, (inputs[:, 0] > 0).long())
         >>> train_mc_dropout(nn.Linear(4, 2), data, rate=0.5, max_epochs=3).history.epochs
@@ -138,7 +141,6 @@ def train_mc_dropout(
     _check_rate(rate)
     model = unwrapped(model)
     space = select_parameters(model, parameters)
-    require_noise(as_likelihood(training.get("likelihood", "categorical")), space)
     names = dropout_layers(model, layers, space)
     examples = as_examples(train, "train")
     noisy = copy.deepcopy(model)
@@ -147,8 +149,11 @@ def train_mc_dropout(
         noisy.get_submodule(name).register_forward_pre_hook(hook)
     reference = space.flatten(model)
     few, _ = examples.to(dtype=reference.dtype, device=reference.device).slice(0, 2)
-    with torch.no_grad():
+    with torch.no_grad(), errors_in_words(model, examples.inputs, "train inputs"):
         call_model(noisy.eval(), {}, few)
+    given = training.get("likelihood")
+    family = resolve_likelihood(given, model, Examples(few, examples.targets), "train").likelihood
+    require_noise(family, space)
     for name, hook in hooks.items():
         got = Phrase(f"{name!r}, which the model does not call as a layer")
         require(hook.called, "layers", "linear layers that the model calls", got)
@@ -200,7 +205,7 @@ def dropout_posterior(
     Raises:
         BadInput: an argument is refused.
 
-    Example:
+    Examples:
         >>> posterior = dropout_posterior(nn.Linear(6, 2, bias=False), samples=4)
         >>> (posterior.positions == 0).any(), posterior.weights[0, 0]
         (tensor(True), tensor(0.2500, dtype=torch.float64))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from sbmc.baselines.result import describe_parameters, describe_variance
 from sbmc.model.parameters import Selection
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.training import train_ensemble
 from sbmc.training.settings import check_variance, require_count
 
@@ -23,7 +24,7 @@ def randomised_map(
     parameters: Selection = "all",
     seed: int = 0,
     **training: Any,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Train an anchored ensemble (Pearce et al., 2020), as a posterior.
 
     Member k minimises, from an independent start,
@@ -51,7 +52,7 @@ def randomised_map(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: no member's training stayed finite.
 
-    Example:
+    Examples:
         >>> import torch
         >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
         >>> data = (inputs, (inputs[:, 0] > 0).long())

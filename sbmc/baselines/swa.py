@@ -104,7 +104,7 @@ def train_swa(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: the loss stopped being finite.
 
-    Example:
+    Examples:
         >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
         >>> data = (inputs, (inputs[:, 0] > 0).long())
         >>> train_swa(nn.Linear(2, 2), data, epochs=5, warmup_epochs=2).history.epochs

@@ -30,6 +30,7 @@ from sbmc.likelihoods import as_likelihood
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.randomness import Stream, generator
 from sbmc.training.module import seeded
 from sbmc.training.settings import require_count
@@ -68,10 +69,10 @@ def swag(
     batch_size: int = 64,
     initial: str = "model",
     progress: bool | None = None,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Make the run of `train_swa` and draw from a Gaussian with the moments of its weights.
 
-        θ = θ_SWA + √(scale) · (Σ_diag^{1/2} z₁ + D z₂ / √(K − 1)),   z₁ ~ N(0, I), z₂ ~ N(0, I_K),
+        θ = θ_SWA + √(scale) · (Σ_diag^½ z₁ + D z₂ / √(K − 1)),   z₁ ~ N(0, I), z₂ ~ N(0, I_K),
 
     Σ_diag the variances of the weights at the ends of epochs, D their last K deviations from the
     mean up to then; with `scale` 1/2 this is equation 1 of Maddox et al. (2019). Nothing in it
@@ -105,7 +106,7 @@ def swag(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: the loss stopped being finite.
 
-    Example:
+    Examples:
         >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
         >>> data = (inputs, (inputs[:, 0] > 0).long())
         >>> swag(nn.Linear(2, 2), data, samples=3, epochs=5, warmup_epochs=2)
@@ -171,7 +172,7 @@ class Collector:
     Args:
         rank: how many deviations are kept.
 
-    Example:
+    Examples:
         >>> path = Collector(rank=2)
         >>> for weight in (0.0, 2.0, 4.0):
         ...     path.add(torch.tensor([weight]))

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from sbmc.checks import Phrase, require
+from sbmc.cli.completion import DTYPES, offer
+from sbmc.cli.help import add_command
 from sbmc.cli.interruption import explain_interruption
 from sbmc.cli.options import DebugOption, QuietOption, Text, read_count, with_option_groups
 
@@ -26,7 +28,11 @@ class EmbedOptions:
     ] = None
     batch_size: Annotated[str, typer.Option(metavar="INTEGER", help="Items at a time.")] = "32"
     dtype: Annotated[
-        str, typer.Option(help="Precision of the computation: float32, bfloat16 or float16.")
+        str,
+        typer.Option(
+            help="Precision of the computation: float32, bfloat16 or float16.",
+            autocompletion=offer(DTYPES),
+        ),
     ] = "float32"
     limit: Annotated[
         Text,
@@ -57,7 +63,6 @@ def _embed(context: typer.Context) -> None:
     require(context.invoked_subcommand is not None, "command", rule, Phrase("nothing"))
 
 
-@embed_app.command("text")
 @with_option_groups
 def text_command(
     source: Annotated[
@@ -87,7 +92,6 @@ def text_command(
     return run_embed("text", source, columns, {"model": model, "max_tokens": tokens}, options)
 
 
-@embed_app.command("images")
 @with_option_groups
 def images_command(
     source: Annotated[
@@ -110,6 +114,25 @@ def images_command(
     """Embed pictures. The same command continues one that was stopped."""
     network = {"model": model, "weights": weights, "size": read_count("size", size)}
     return run_embed("images", source, {}, network, options)
+
+
+add_command(
+    embed_app,
+    "text",
+    text_command,
+    examples=[
+        "sbmc embed text reviews --model models/all-mpnet-base-v2",
+        "sbmc embed text reviews.csv --label-column stars --model models/minilm",
+    ],
+    panel=None,
+)
+add_command(
+    embed_app,
+    "images",
+    images_command,
+    examples=["sbmc embed images photos --model resnet18 --weights resnet18.pth"],
+    panel=None,
+)
 
 
 def run_embed(
@@ -136,10 +159,11 @@ def run_embed(
     """
     from sbmc import embedding
 
-    read, encoder = {
+    by_kind: dict[str, tuple[Any, Any]] = {
         "text": (embedding.read_texts, embedding.TextEncoder),
         "images": (embedding.read_pictures, embedding.ImageEncoder),
-    }[kind]
+    }
+    read, encoder = by_kind[kind]
     limit, settings = options.read_limit(), options.for_encoder()
     items = read(source, limit=limit, **reading)
     out = _target(source, options.out)

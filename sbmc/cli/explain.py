@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sbmc.cli.completion import LIKELIHOODS, PATHS, SELECTIONS, offer
 from sbmc.cli.options import DebugOption, Text, read_count
 
 
@@ -35,13 +36,24 @@ def explain_command(
         str, typer.Option(metavar="INTEGER", help="With a shape: examples of an epoch.")
     ] = "256",
     parameters: Annotated[
-        str, typer.Option(help="What is sampled: all, last, or a pattern on parameter names.")
+        str,
+        typer.Option(
+            help="What is sampled: all, last, or a pattern on parameter names.",
+            autocompletion=offer(SELECTIONS),
+        ),
     ] = "all",
-    likelihood: Annotated[str, typer.Option(help="categorical or gaussian.")] = "categorical",
+    likelihood: Annotated[
+        str, typer.Option(help="categorical or gaussian.", autocompletion=offer(LIKELIHOODS))
+    ] = "categorical",
     particles: Annotated[
         str, typer.Option(metavar="INTEGER", help="How many are evaluated together.")
     ] = "10",
-    path: Annotated[str, typer.Option(help="auto, fused, vmap or loop.")] = "auto",
+    path: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT", help="auto, fused, vmap or loop.", autocompletion=offer(PATHS)
+        ),
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     debug: DebugOption = False,
 ) -> None:

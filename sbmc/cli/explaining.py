@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.cli.own_model import load_model
+from sbmc.datasets.files.arrays import as_rows, load_npz
 from sbmc.likelihoods import Gaussian
 from sbmc.target.explanation import find_explanation
 
@@ -94,21 +93,10 @@ def read_inputs(file: Path) -> Tensor:
     Raises:
         BadInput: there is no such file or array, or it is not of numbers.
     """
-    require(file.is_file(), "data", "an .npz file that exists", str(file))
-    try:
-        with np.load(file, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-        # NumPy's own message advises to unpickle it.
-        raise BadInput(f"`data` must be a readable .npz file, but got {str(file)!r}.") from error
+    arrays = load_npz(file)
     name = "inputs" if len(arrays) != 1 else next(iter(arrays))
     require(name in arrays, "data", "a file with an array `inputs`", sorted(arrays))
-    inputs = arrays[name]
-    good = inputs.ndim >= 1 and inputs.size > 0 and inputs.dtype.kind in "fiub"
-    shown = Phrase(f"{name} of shape {inputs.shape} and dtype {inputs.dtype}")
-    require(good, "data", "a file with inputs (examples, ...) of numbers", shown)
-    values = torch.from_numpy(np.ascontiguousarray(inputs))
-    return values.to(torch.get_default_dtype()) if inputs.dtype.kind == "f" else values
+    return as_rows(arrays[name], name)
 
 
 def made_up_inputs(shape: str, examples: int, tokens: int | None = None) -> Tensor:
@@ -125,7 +113,7 @@ def made_up_inputs(shape: str, examples: int, tokens: int | None = None) -> Tens
     Raises:
         BadInput: the text is not a shape.
 
-    Example:
+    Examples:
         >>> made_up_inputs("1x28x28", 5).shape, made_up_inputs("12", 5, tokens=100).dtype
         (torch.Size([5, 1, 28, 28]), torch.int64)
     """

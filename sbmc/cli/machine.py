@@ -1,4 +1,4 @@
-"""What `sbmc doctor` looks at: versions, compiled code, threads, memory, extras."""
+"""What `sbmc doctor` looks at: versions, compiled code, threads, memory, data, extras."""
 
 from __future__ import annotations
 
@@ -11,19 +11,10 @@ import numpy
 import torch
 
 from sbmc import __version__
+from sbmc.cli.kernel_check import check_kernel
+from sbmc.datasets.locate import cache_dir
 from sbmc.islands.executors.contract import available_cores
 from sbmc.islands.process_memory import format_bytes, resident_bytes
-from sbmc.model.kernels.native import (
-    adam,
-    build,
-    chain,
-    chain_batches,
-    head,
-    head_batches,
-    planes,
-    sgd,
-    steps,
-)
 
 # What each extra brings, by the names of the packages.
 EXTRAS = {
@@ -45,23 +36,27 @@ VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKT
 Sections = dict[str, dict[str, str]]
 
 
-def examine() -> Sections:
+def examine() -> tuple[Sections, str]:
     """Look at everything that decides how fast, and whether, the library runs here.
 
     Returns:
-        Lines by section and name. The user's home folder is written as `~`.
+        Lines by section and name, and why compiled code does not run; empty if it does, or if it is
+        turned off. The user's home folder is written as `~`.
     """
+    kernel = check_kernel()
     sections = {
         "versions": _versions(),
-        "compiled code": _compiled(),
+        "compiled code": kernel.lines,
         "threads": _threads(),
         "memory": _memory(),
+        "data": _data(),
         "extras": _extras(),
     }
-    return {
+    shown = {
         heading: {name: _without_home(line) for name, line in lines.items()}
         for heading, lines in sections.items()
     }
+    return shown, _without_home(kernel.fault)
 
 
 def _without_home(text: str) -> str:
@@ -82,54 +77,6 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _compiled() -> dict[str, str]:
-    off = os.environ.get("SBMC_NATIVE", "").strip() == "0"
-    lines = {"compiler": _compiler()}
-    libraries = {
-        "chains of layers": (chain.SOURCE, chain.FUNCTIONS),
-        "linear heads": (head.SOURCE, head.FUNCTIONS),
-        "first convolution": (planes.SOURCE, planes.FUNCTIONS),
-        "mini-batches of chains": (chain_batches.SOURCE, chain_batches.FUNCTIONS),
-        "mini-batches of heads": (head_batches.SOURCE, head_batches.FUNCTIONS),
-        "steps on mini-batches": (steps.SOURCE, steps.FUNCTIONS),
-        "training by Adam": (adam.SOURCE, adam.FUNCTIONS),
-        "training by SGD": (sgd.SOURCE, sgd.FUNCTIONS),
-    }
-    for name, (source, functions) in libraries.items():
-        try:
-            build.load(source, functions)
-            lines[name] = "C code, compiled and loaded"
-        except build.NoLibrary as error:
-            lines[name] = f"torch, since there is no C code ({error})"
-        if off:
-            lines[name] = "torch, since SBMC_NATIVE=0"
-    lines["cache"] = _cache()
-    return lines
-
-
-def _compiler() -> str:
-    commands = build._compilers()
-    if not commands:
-        return "none; install gcc or clang, or set CC, for faster kernels"
-    try:
-        lines = build._run([*commands[0], "--version"]).decode(errors="replace").splitlines()
-    except (build.NoLibrary, OSError) as error:
-        return f"{' '.join(commands[0])} ({error})"
-    return f"{' '.join(commands[0])} ({lines[0] if lines else 'no version'})"
-
-
-def _cache() -> str:
-    try:
-        folder = build.cache_folder()
-    except RuntimeError as error:
-        return f"none ({error})"
-    if not folder.is_dir():
-        return f"{folder} (not there)"
-    fault = build.why_unsafe(folder)
-    count = len(list(folder.glob("*.so")))
-    return f"{folder} ({f'not used, since {fault}' if fault else f'{count} libraries'})"
-
-
 def _threads() -> dict[str, str]:
     lines = {
         "cores": str(available_cores()),
@@ -145,6 +92,19 @@ def _memory() -> dict[str, str]:
         if setting in getattr(os, "sysconf_names", {}):
             lines[name] = format_bytes(os.sysconf(setting) * os.sysconf("SC_PAGE_SIZE"))
     return lines
+
+
+def _data() -> dict[str, str]:
+    given = os.environ.get("SBMC_DATA", "").strip()
+    lines = {"SBMC_DATA": _folder(Path(given).expanduser()) if given else "not set"}
+    try:
+        return lines | {"cache": _folder(cache_dir())}
+    except RuntimeError as error:  # no home
+        return lines | {"cache": f"none ({error})"}
+
+
+def _folder(path: Path) -> str:
+    return str(path) if path.is_dir() else f"{path} (not there)"
 
 
 def _extras() -> dict[str, str]:

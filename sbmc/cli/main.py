@@ -16,8 +16,16 @@ from sbmc.checks import BadInput, nearest
 from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
+from sbmc.cli.export_command import export_command
 from sbmc.cli.head import head_command
+from sbmc.cli.help import HELP, OWN_NETWORKS, add_command, show_no_types_of_flags
 from sbmc.cli.interruption import Interruption
+from sbmc.cli.posterior_commands import (
+    evaluate_command,
+    fit_command,
+    predict_command,
+    report_command,
+)
 from sbmc.storage.files import CheckpointError
 
 # Whatever package a version of typer takes its parser from, its usage errors are of this class.
@@ -28,7 +36,7 @@ BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 LONGEST = 200
 
 app = typer.Typer(
-    add_completion=False,
+    context_settings={"help_option_names": list(HELP)},
     pretty_exceptions_enable=False,
     help="Scalable Bayesian Monte Carlo for PyTorch: ensembles that know what they do not know.",
 )
@@ -49,10 +57,77 @@ def _options(
     """Options of `sbmc` itself."""
 
 
-app.command("head")(head_command)
-app.add_typer(embed_app, name="embed")
-app.command("explain")(explain_command)
-app.command("doctor")(doctor_command)
+add_command(
+    app,
+    "fit",
+    fit_command,
+    examples=[
+        "sbmc fit --data train.csv --out my.sbmc",
+        "sbmc fit --data houses.csv --target price --hidden 64,64 --out my.sbmc",
+        "sbmc fit model.py:net --data photos/train --out photos.sbmc",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "predict",
+    predict_command,
+    examples=["sbmc predict my.sbmc --data new.csv --out answers.csv"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "evaluate",
+    evaluate_command,
+    examples=["sbmc evaluate my.sbmc --data test.csv --json"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "report",
+    report_command,
+    examples=[
+        "sbmc report my.sbmc --data test.csv --out page.html",
+        "sbmc report runs/digits --open",
+        "sbmc report runs elsewhere/runs --out both.html",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "export",
+    export_command,
+    examples=[
+        "sbmc export my.sbmc --to onnx --out model.onnx",
+        "sbmc export my.sbmc --out model.pt2 --abstain epistemic:0.2",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "explain",
+    explain_command,
+    examples=[
+        "sbmc explain net.py:Net --input-shape 1x28x28",
+        "sbmc explain mypackage.nets:make_net --data rows.npz --parameters last",
+    ],
+    panel=OWN_NETWORKS,
+)
+app.add_typer(embed_app, name="embed", rich_help_panel=OWN_NETWORKS)
+add_command(
+    app,
+    "head",
+    head_command,
+    examples=["sbmc head reviews.npz", "sbmc head reviews.npz --tune --ood products.npz"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "doctor",
+    doctor_command,
+    examples=["sbmc doctor", "sbmc doctor --json > machine.json"],
+    panel=OWN_NETWORKS,
+)
 
 # Other packages add commands through entry points of this group, as the studies of this
 # distribution do. An entry point names a function that is called with the application.
@@ -70,7 +145,9 @@ def _all_commands() -> Any:
             print(f"sbmc: the commands of {point.value} are missing: {error}", file=sys.stderr)
             continue
         register(app)
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    show_no_types_of_flags(command)
+    return command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows `sbmc`; None for those of the process.
 
     Returns:
-        The exit code: 0; 1 if a run failed; 2 if an argument was refused; 130 after Ctrl-C.
+        The exit code: 0; 1 if a run failed; 2 if an argument was refused; 3 if a posterior is not
+        healthy, for commands that say so; 130 after Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = _all_commands()
@@ -140,7 +218,7 @@ def _explain(error: Any) -> str:
     if option and "requires an argument" in message:
         return f"`{option}` must be followed by a value, but got nothing; see `{where} --help`."
     if "extra argument" in message:
-        extra = message.partition("(")[2].rstrip(").")
+        extra = message.partition(" (")[2].removesuffix(".").removesuffix(")")
         return f"`arguments` must be those of `{where}` (see --help), but got {extra!r} besides."
     parameter = getattr(error, "param", None)
     if parameter is not None:

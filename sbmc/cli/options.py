@@ -37,7 +37,7 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     Returns:
         The command for the parser, which has those options and calls the function.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass
         >>> @dataclass
         ... class Size:
@@ -109,7 +109,7 @@ def read_count(name: str, text: Text, least: int = 1, most: int = MOST_COUNT) ->
     Raises:
         BadInput: the text is no whole number, or one outside the bounds.
 
-    Example:
+    Examples:
         >>> read_count("folds", "5", least=2)
         5
         >>> read_count("folds", "1", least=2)
@@ -138,7 +138,7 @@ def read_numbers(name: str, text: Text) -> tuple[float, ...] | None:
     Raises:
         BadInput: a part of the text is no number.
 
-    Example:
+    Examples:
         >>> read_numbers("v", "1/40, 0.1,1")
         (0.025, 0.1, 1.0)
     """

@@ -1,7 +1,11 @@
-"""A user's own network, named on the command line as `FILE.py:NAME` or `package.module:NAME`."""
+"""A user's own network, named on the command line.
+
+It is `FILE.py:NAME` or `package.module:NAME`; where it is said, also a `.pt2` file.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -9,9 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 
 from sbmc.checks import BadInput, Phrase, nearest, require
+from sbmc.posterior.recipe import open_exported
+from sbmc.storage.digests import DIGITS
 
 FORM = "FILE.py:NAME or package.module:NAME, where NAME is a network or makes one"
 
@@ -38,6 +45,7 @@ def load_model(reference: str) -> nn.Module:
         hint = nearest(name, public)
         raise BadInput(f"`model` must be a name in {place!r}, but got {name!r}.{hint}")
     found = getattr(code, name)
+    refuse_script(found, reference)
     if isinstance(found, nn.Module):
         return found
     require(callable(found), "model", FORM, Phrase(f"{name!r}, a {type(found).__name__}"))
@@ -49,6 +57,68 @@ def load_model(reference: str) -> nn.Module:
     good = isinstance(made, nn.Module)
     require(good, "model", FORM, Phrase(f"{name!r}, which makes a {type(made).__name__}"))
     return made
+
+
+def source_digest(reference: str) -> str | None:
+    """A digest of the file in which a network is written.
+
+    Args:
+        reference: `FILE.py:NAME` or `package.module:NAME`. Nothing of it is run, but for the
+            packages around a module.
+
+    Returns:
+        Hexadecimal digits; None if there is no such file.
+    """
+    place = reference.rpartition(":")[0]
+    path: Path | None = Path(place).expanduser()
+    if not place.endswith(".py"):
+        _search_first(Path.cwd())
+        try:
+            spec = importlib.util.find_spec(place)
+        except (ImportError, ValueError):
+            return None
+        path = Path(spec.origin) if spec is not None and spec.origin else None
+    if path is None or not path.is_file():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
+
+
+def read_exported(path: Path) -> tuple[nn.Module, bytes]:
+    """The network in a `.pt2` file of `torch.export.save`, and the bytes of the file.
+
+    Raises:
+        BadInput: there is no such file, or it is something else.
+    """
+    require(path.is_file(), "model", "a file that exists", str(path))
+    content = path.read_bytes()
+    try:
+        return open_exported(content), content
+    # torch raises errors of many kinds for files of other kinds.
+    except Exception as error:
+        rule = "a file that torch.export.save wrote"
+        raise BadInput(f"`model` must be {rule}, but got {str(path)!r}.") from error
+
+
+def refuse_script(model: object, shown: str) -> None:
+    """Refuse TorchScript, whose weights cannot be replaced by those of particles.
+
+    Args:
+        model: a network, or the path of a file.
+        shown: what the user called it.
+
+    Raises:
+        BadInput: it is TorchScript; the message says how to export the network instead.
+    """
+    script = isinstance(model, torch.jit.ScriptModule) or (
+        isinstance(model, Path) and model.suffix.lower() in (".pt", ".pth", ".ts", ".jit")
+    )
+    if script:
+        raise BadInput(
+            f"`model` must be {FORM}, or a .pt2 file of torch.export, but got {shown!r}, which is "
+            "TorchScript or weights alone. Export the network where its code is: "
+            "torch.export.save(torch.export.export(net, (x,), dynamic_shapes=({0: "
+            "torch.export.Dim('rows')},)), 'net.pt2')."
+        )
 
 
 def _from_file(place: str) -> ModuleType:

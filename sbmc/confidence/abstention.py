@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import Phrase, require
-from sbmc.confidence.base import BaseConfidence, Judged, Predict, reference_quantiles
+from sbmc.confidence.base import (
+    BaseConfidence,
+    Judged,
+    Predict,
+    call_predict,
+    features_of,
+    reference_quantiles,
+)
 from sbmc.confidence.classifier import ConfidenceClassifier
 from sbmc.likelihoods.categorical import label_remedy, require_integers, require_labels
 from sbmc.model.data import as_examples
@@ -70,7 +77,7 @@ class Confidence(BaseConfidence):
                 posterior is bound.
         """
         prediction = self._prediction(inputs)
-        features = prediction.features().detach().cpu().numpy()
+        features = features_of(prediction, "inputs")
         return torch.from_numpy(self.classifier.predict_proba(features)[:, 1])
 
     def decide(self, inputs: Any) -> Decision:
@@ -131,7 +138,7 @@ def fit_confidence(
     Warns:
         UserWarning: no prediction is incorrect, so the score can only find out-of-domain inputs.
 
-    Example:
+    Examples:
         >>> from sbmc.prediction.combining import classification_prediction
         >>> slopes = torch.tensor([0.5, 1.0, 2.0]).view(-1, 1, 1)  # three particles
         >>> def predict(x):
@@ -182,10 +189,9 @@ def _features(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features and errors in domain, and features out of domain."""
     examples = as_examples(data)
-    prediction = predict(examples.inputs)
-    is_classes = isinstance(prediction, Prediction)
-    kind = Phrase(type(prediction).__name__)
-    require(is_classes, "predict", "of classes; numbers have `fit_interval_confidence`", kind)
+    prediction = call_predict(predict, examples.inputs)
+    rule = "a function that predicts classes (numbers have `fit_interval_confidence`)"
+    require(isinstance(prediction, Prediction), "predict", rule, prediction)
     targets = examples.targets.cpu()
     require_integers(targets, "data targets")
     same = Phrase(f"shape {tuple(targets.shape)}{label_remedy(targets)}")
@@ -193,9 +199,9 @@ def _features(
     require(fits, "data targets", f"of shape {tuple(prediction.labels.shape)}", same)
     require_labels(targets, prediction.probs.shape[-1], "data targets")
     wrong = (prediction.labels.cpu() != targets).numpy()
-    inside = prediction.features().detach().cpu().numpy()
+    inside = features_of(prediction, "data")
     groups = ood_groups(ood, named_inputs=isinstance(examples.inputs, Mapping))
-    outside = [predict(group).features().detach().cpu().numpy() for group in groups]
+    outside = [features_of(call_predict(predict, group), "ood") for group in groups]
     return inside, wrong, np.concatenate([np.empty((0, inside.shape[1])), *outside])
 
 

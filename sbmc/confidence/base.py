@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_function
 from sbmc.confidence.guarantee import (
     Guarantee,
     calibration_size,
@@ -22,6 +22,7 @@ from sbmc.confidence.guarantee import (
     guaranteed_threshold,
 )
 from sbmc.prediction.base import BasePrediction
+from sbmc.prediction.prediction import Prediction
 
 Predict = Callable[[Any], Any]
 # How many quantiles of scores are stored, to space thresholds by.
@@ -107,12 +108,14 @@ class BaseConfidence(ABC):
         Raises:
             BadInput: α or δ outside (0, 1), or too few examples: the message says how many.
         """
-        calibration_size(alpha, delta)  # refuses bad levels before anything is predicted
+        needed = calibration_size(alpha, delta)  # refuses bad levels before anything is predicted
         bound_to_posterior = self._predict is not None
         require(
             bound_to_posterior, "confidence", "bound to a posterior", Phrase("one without `bind`")
         )
         score, wrong, inside = self._judge(data, ood)
+        rule = f"of at least {needed} examples for an error of at most {float(alpha):g}"
+        require(len(score) >= needed, "data", rule, Phrase(f"{len(score)}"))
         reference = self._reference_scores(inside, len(score) - inside)
         grid = coverage_grid(reference, len(score), alpha=alpha, delta=delta)
         self.guaranteed = guaranteed_threshold(score, wrong, grid, alpha=alpha, delta=delta)
@@ -144,10 +147,9 @@ class BaseConfidence(ABC):
     def _prediction(self, inputs: Any) -> Any:
         if not isinstance(inputs, BasePrediction):
             rule = f"a {self.kind.__name__}, since no posterior is bound to this confidence"
-            require(self._predict is not None, "inputs", rule, Phrase(type(inputs).__name__))
-            inputs = self._predict(inputs)  # type: ignore[misc]
-        shown = Phrase(f"a {type(inputs).__name__}")
-        require(isinstance(inputs, self.kind), "inputs", f"of a {self.kind.__name__}", shown)
+            require(self._predict is not None, "inputs", rule, inputs)
+            inputs = call_predict(self._predict, inputs)  # type: ignore[arg-type]
+        require(isinstance(inputs, self.kind), "inputs", f"of a {self.kind.__name__}", inputs)
         self._check_origin(inputs.origin, "prediction")
         return inputs
 
@@ -166,6 +168,31 @@ class BaseConfidence(ABC):
                 parts.append(np.interp(level, np.linspace(0, 1, len(quantiles)), quantiles))
         # Without any, thresholds are spaced evenly, which is valid but less precise.
         return np.concatenate(parts) if parts else np.linspace(0, 1, _QUANTILES)
+
+
+def call_predict(predict: Predict, inputs: Any) -> Any:
+    """What a user's function predicts; its errors are in words."""
+    require_function("predict", predict, "inputs, such as posterior.predict")
+    try:
+        return predict(inputs)
+    except BadInput:
+        raise
+    except Exception as error:  # whatever a user's function meets
+        raise BadInput(
+            "`predict` must be a function of inputs that returns a prediction, but got one that "
+            "fails on them. The error is above."
+        ) from error
+
+
+def features_of(prediction: Prediction, name: str) -> np.ndarray:
+    """The features of each example, `(examples, features)`.
+
+    Raises:
+        BadInput: examples have several labels each, which have no features of their own.
+    """
+    shape = Phrase(f"probabilities of shape {tuple(prediction.probs.shape)}")
+    require(prediction.probs.ndim == 2, name, "examples with one label each", shape)
+    return prediction.features().detach().cpu().numpy()
 
 
 def reference_quantiles(**scores: np.ndarray) -> dict[str, np.ndarray]:

@@ -17,10 +17,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from sbmc.checks import BadInput, Phrase, is_number, require, require_count
+from sbmc.checks import BadInput, Phrase, is_number, is_whole, require, require_count
 from sbmc.confidence.thresholds import f1_threshold
 from sbmc.log import logger
 from sbmc.posterior.distillation.student import Standardise
+from sbmc.storage.arrays import require_table
 
 FOLDS = 5
 
@@ -47,7 +48,7 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
         n_iter_: passes over the data.
         converged_: whether the loss stopped falling before `max_iter`.
 
-    Example:
+    Examples:
         >>> rng = np.random.default_rng(0)
         >>> features = rng.normal(size=(60, 7))
         >>> incorrect = (features[:, 4] > 0).astype(int)
@@ -83,6 +84,9 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
             BadInput: if there is one class only or more than two, or a setting is out of range.
         """
         self.check_settings()
+        require_table(X, "X")
+        if y is not None:  # which scikit-learn says itself
+            require_table(y, "y")
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, truth = np.unique(y, return_inverse=True)
@@ -117,6 +121,7 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
             `(examples, 2)`; the second column is that of being incorrect or out of domain.
         """
         check_is_fitted(self)
+        require_table(X, "X")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return self.network_.predict_proba(X)
 
@@ -159,6 +164,10 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
         for name in ("hidden", "max_iter"):
             value = getattr(self, name)
             require_count(name, value)
+        rule = "None, an integer from 0 to 2**32 - 1, or a numpy.random.RandomState"
+        whole = is_whole(self.random_state) and 0 <= self.random_state < 2**32
+        good = self.random_state is None or isinstance(self.random_state, np.random.RandomState)
+        require(good or whole, "random_state", rule, self.random_state)
 
     def _choose_threshold(self, X: np.ndarray, truth: np.ndarray) -> float:
         if self.threshold != "f1":

@@ -62,7 +62,7 @@ def reliability_bins(probability: Any, happened: Any, bins: int = BINS) -> dict[
     Returns:
         `count`, and the mean `probability` and `frequency` of each bin; NaN where it is empty.
 
-    Example:
+    Examples:
         >>> found = reliability_bins([0.1, 0.2, 0.9], [False, True, True], bins=2)
         >>> found["count"].tolist(), found["frequency"].tolist()
         ([2, 1], [0.5, 1.0])

@@ -36,7 +36,7 @@ def two_level_accuracy(score: Any, wrong: Any, thresholds: Any) -> np.ndarray:
     Raises:
         BadInput: if shapes differ, there is no example, or a score is NaN.
 
-    Example:
+    Examples:
         >>> two_level_accuracy([0.1, 0.6, 0.9], [False, False, True], [0.0, 0.5, 0.7, 1.0])
         array([0.33333333, 0.66666667, 1.        , 0.66666667])
     """
@@ -67,7 +67,7 @@ def risk_coverage(score: Any, wrong: Any) -> RiskCoverage:
     Raises:
         BadInput: as for `two_level_accuracy`.
 
-    Example:
+    Examples:
         >>> curve = risk_coverage([0.1, 0.2, 0.2, 0.9], [False, True, False, True])
         >>> curve.coverage.tolist(), curve.risk.round(2).tolist(), round(curve.area, 4)
         ([0.25, 0.75, 1.0], [0.0, 0.33, 0.5], 0.2708)

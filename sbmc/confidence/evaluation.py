@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sbmc.checks import require
+from sbmc.checks import require, require_count, require_function
+from sbmc.confidence.base import call_predict
 from sbmc.confidence.classifier import ConfidenceClassifier
 from sbmc.confidence.curves import (
     accuracy_points,
@@ -26,6 +27,7 @@ from sbmc.confidence.scores import detection_metrics, prediction_scores
 from sbmc.confidence.splits import calibration_splits
 from sbmc.confidence.thresholds import f1_threshold
 from sbmc.prediction.prediction import Prediction, concatenate
+from sbmc.randomness import require_short_seed
 
 DEFAULT_THRESHOLD = 0.5
 
@@ -69,7 +71,13 @@ def evaluate(
         BadInput: another protocol, a set that is missing, or one class only in meta-training.
     """
     check_protocol(protocol)
-    calibration_size(alpha, delta)  # refuses bad levels before anything is predicted
+    # All are refused before anything is predicted.
+    require_function("predict", predict, "inputs, such as posterior.predict")
+    calibration_size(alpha, delta)
+    require_short_seed(seed)
+    require_count("splits", splits)
+    good = isinstance(sets, Mapping) and all(isinstance(p, ConfidenceSet) for p in sets.values())
+    require(good, "sets", "a dict of ConfidenceSet(inputs, labels, ood) by their names", sets)
     needed = ["meta_train", "threshold", "test"] + (["calibration"] if protocol == "clean" else [])
     missing = [name for name in needed if name not in sets]
     require(not missing, "sets", f"those of the protocol, {', '.join(needed)}", list(sets))
@@ -127,10 +135,13 @@ class _Predicted:
 
 
 def _predicted(predict: Callable[[Any], Prediction], part: ConfidenceSet) -> _Predicted:
-    inside = predict(part.inputs)
-    labels = part.labels.cpu().numpy()
-    outside = {name: predict(group) for name, group in part.ood.items()}
+    inside = call_predict(predict, part.inputs)
+    outside = {name: call_predict(predict, group) for name, group in part.ood.items()}
     require(bool(outside), "sets", "of in-domain and out-of-domain inputs", list(outside))
+    for prediction in (inside, *outside.values()):
+        rule = "a function that returns a prediction of classes"
+        require(isinstance(prediction, Prediction), "predict", rule, prediction)
+    labels = inside.checked_labels(part.labels).cpu().numpy()
     return _Predicted(inside, labels, inside.labels.cpu().numpy() != labels, outside)
 
 

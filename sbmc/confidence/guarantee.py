@@ -114,7 +114,7 @@ def guaranteed_threshold(
         BadInput: α or δ outside (0, 1), a grid that does not rise, or too few calibration inputs
             for any threshold to pass; the message says how many are needed.
 
-    Example:
+    Examples:
         >>> score = np.linspace(0, 1, 1000, endpoint=False)
         >>> found = guaranteed_threshold(score, score > 0.8, [0.3, 0.5, 0.7, 0.9])
         >>> found.threshold, found.coverage, found.errors
@@ -166,7 +166,7 @@ def upper_bound(errors: int, answered: int, delta: float) -> float:
     Returns:
         The bound; 1 where nothing is known.
 
-    Example:
+    Examples:
         >>> round(upper_bound(0, 149, 0.05), 5), upper_bound(3, 3, 0.05), upper_bound(0, 0, 0.05)
         (0.0199, 1.0, 1.0)
     """
@@ -180,7 +180,7 @@ def upper_bound(errors: int, answered: int, delta: float) -> float:
 def calibration_size(alpha: float, delta: float) -> int:
     """The smallest n with (1 − α)^n ≤ δ: without an error among them, n answers are just enough.
 
-    Example:
+    Examples:
         >>> calibration_size(0.02, 0.05), calibration_size(0.5, 0.5)
         (149, 1)
     """

@@ -164,7 +164,7 @@ def fit_interval_confidence(
     Raises:
         BadInput: the width is missing or not positive, or the level is no probability.
 
-    Example:
+    Examples:
         >>> from sbmc.likelihoods import Gaussian
         >>> from sbmc.prediction.samples import KeptOutputs, Samples
         >>> def predict(x):  # one particle, whose noise grows with |x|

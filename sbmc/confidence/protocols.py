@@ -32,7 +32,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import Phrase, require, require_choice
+from sbmc.storage.arrays import as_tensor
 
 PROTOCOLS = ("paper", "clean")
 PARTS = ("meta_train", "threshold", "calibration", "test")
@@ -52,6 +53,14 @@ class ConfidenceSet:
     inputs: Tensor
     labels: Tensor
     ood: Mapping[str, Tensor]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", as_tensor(self.inputs, "inputs"))
+        object.__setattr__(self, "labels", as_tensor(self.labels, "labels"))
+        rule = "a dict of inputs by the names of their groups"
+        require(isinstance(self.ood, Mapping), "ood", rule, self.ood)
+        groups = {name: as_tensor(group, f"ood[{name!r}]") for name, group in self.ood.items()}
+        object.__setattr__(self, "ood", groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +89,7 @@ class PartIndices:
 class Pool:
     """Source images in a fixed order, each of which is taken at most once.
 
-    Example:
+    Examples:
         >>> pool = Pool("8s", np.array([4, 7, 9]))
         >>> pool.take(2).tolist(), pool.take(1).tolist()
         ([4, 7], [9])
@@ -164,8 +173,7 @@ def clean_parts(
 
 def check_protocol(protocol: str) -> None:
     """Refuse an unknown protocol."""
-    rule = f"one of {', '.join(PROTOCOLS)}"
-    require(protocol in PROTOCOLS, "protocol", rule, protocol)
+    require_choice("protocol", protocol, PROTOCOLS)
 
 
 def _with_own(inside: np.ndarray, pools: Pools, group: int) -> PartIndices:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
-from sbmc.checks import require
+from sbmc.checks import BadInput, require, require_path
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,7 +38,7 @@ class ConfidenceReport:
         Raises:
             BadInput: another ending, or no such folder.
         """
-        final = Path(path)
+        final = require_path("path", path)
         require(final.suffix == ".npz", "path", "one that ends in .npz", str(path))
         require(final.parent.is_dir(), "path", "in an existing folder", str(path))
         unfinished = final.with_name(f".{final.stem}.{os.getpid()}.npz")
@@ -54,6 +55,12 @@ class ConfidenceReport:
 
 def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
     """Read the arrays that `ConfidenceReport.save` wrote."""
-    require(Path(path).is_file(), "path", "an existing file", str(path))
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    file_path = require_path("path", path)
+    require(file_path.is_file(), "path", "an existing file", str(path))
+    try:
+        with np.load(file_path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError, BadZipFile) as error:
+        # NumPy's own words, which are above, speak of arguments of `numpy.load`.
+        rule = "a file of arrays (.npz)"
+        raise BadInput(f"`path` must be {rule}, but got {str(file_path)!r}.") from error

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import Phrase, describe_value, require
 from sbmc.likelihoods.weighted import check_weights
 from sbmc.prediction.prediction import Prediction
 from sbmc.storage.arrays import as_floats
@@ -40,7 +40,7 @@ def detection(inside: Any, outside: Any, *, weights: tuple[Any, Any] | None = No
         BadInput: if either is empty or not finite, since no score can be judged on one domain
             alone; or weights do not fit.
 
-    Example:
+    Examples:
         >>> detection([0.1, 0.2, 0.3, 0.8], [0.7, 0.9])
         Detection(auroc=0.875, aupr=0.8333333333333333, fpr95=0.25)
     """
@@ -103,7 +103,11 @@ def detection_metrics(
     Raises:
         BadInput: if the two have different scores, or as for `detection`.
     """
-    require(list(inside) == list(outside), "outside", f"the scores {list(inside)}", list(outside))
+    for name, each in (("inside", inside), ("outside", outside)):
+        require(isinstance(each, Mapping), name, "a dict of scores by their names", each)
+    require(isinstance(prefix, str), "prefix", "a text, with which the names begin", prefix)
+    rule = f"of the same scores as `inside`, {describe_value(list(inside))}"
+    require(list(inside) == list(outside), "outside", rule, list(outside))
     return {
         f"{prefix}{name}.{kind}": value
         for name in inside

@@ -10,6 +10,7 @@ import numpy as np
 from sbmc.checks import require_count
 from sbmc.confidence.decisions import checked_scores
 from sbmc.confidence.guarantee import guaranteed_threshold
+from sbmc.randomness import require_seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,8 @@ def calibration_splits(
     size = max(1, len(score) // 2) if examples is None else examples
     for name, value in (("splits", splits), ("examples", size)):
         require_count(name, value)
-    rng = np.random.default_rng(seed)
+    require_seed(seed)
+    rng = np.random.default_rng(int(seed))
     rows = []
     for _ in range(splits):
         drawn = rng.integers(len(score), size=size)

@@ -27,7 +27,7 @@ def f1_threshold(truth: Any, probability: Any) -> float:
     Raises:
         BadInput: if the shapes differ, or nothing is of class 1.
 
-    Example:
+    Examples:
         >>> f1_threshold([0, 0, 1, 0, 1], [0.1, 0.2, 0.4, 0.5, 0.9])
         0.4
     """

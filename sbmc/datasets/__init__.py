@@ -31,7 +31,7 @@ def load_dataset(
     Raises:
         BadInput: if there is no such data set.
 
-    Example:
+    Examples:
         >>> data = load_dataset("digits")
         >>> data.train[0].shape, list(data.ood)
         (torch.Size([800, 1, 8, 8]), ['8', '9', 'white_noise', 'perturbed'])

@@ -42,7 +42,7 @@ def to_arviz(posterior: Posterior, *, draws: int | None = None) -> Any:
         BadInput: `draws` does not fit.
         ImportError: ArviZ is not installed; the message names the extra.
 
-    Example:
+    Examples:
         >>> import sbmc, torch
         >>> x = torch.randn(20, 2)
         >>> run = {"sampler": sbmc.HMC(steps=4, draws=2), "particles": 3, "progress": False}

@@ -34,7 +34,7 @@ def autocorrelation(draws: Any) -> np.ndarray:
     Raises:
         BadInput: not two axes, empty, or not finite.
 
-    Example:
+    Examples:
         >>> autocorrelation([[1.0, -1.0, 1.0, -1.0]]).round(2)
         array([[ 1.  , -0.75,  0.5 , -0.25]])
     """
@@ -58,7 +58,7 @@ def integrated_autocorrelation_time(draws: Any) -> float:
     Raises:
         BadInput: fewer than four draws, or not finite.
 
-    Example:
+    Examples:
         >>> noise = np.random.default_rng(0).normal(size=(4, 1000))
         >>> round(integrated_autocorrelation_time(noise), 1)
         1.0
@@ -84,7 +84,7 @@ def effective_sample_size(draws: Any) -> float:
     Raises:
         BadInput: fewer than four draws, or not finite.
 
-    Example:
+    Examples:
         >>> noise = np.random.default_rng(0).normal(size=(4, 1000))
         >>> 3500 < effective_sample_size(noise) < 4500
         True

@@ -1,7 +1,7 @@
 """How ill-conditioned a target is, measured, beside the paper's formula.
 
 In whitened coordinates the Hessian of the negative log density is I + A, with
-A = −Σ^{1/2} ∇²ℓ(θ) Σ^{1/2}. Its largest and smallest eigenvalues decide the step size of a sampler
+A = −Σ^½ ∇²ℓ(θ) Σ^½. Its largest and smallest eigenvalues decide the step size of a sampler
 and how many steps it takes to cross the target. The paper's appendix "A sketch of the theory"
 assumes that the smallest eigenvalue of −∇²ℓ is 0, which makes their ratio λ_max·v·s + 1.
 """
@@ -109,7 +109,7 @@ def condition_number(
         BadInput: an argument breaks its rule.
         RuntimeError: Lanczos did not converge, or the model cannot be differentiated twice.
 
-    Example:
+    Examples:
         >>> net = nn.Linear(2, 1, bias=False)
         >>> data = torch.eye(2), torch.zeros(2)
         >>> from sbmc import Gaussian

@@ -28,7 +28,7 @@ def rhat(draws: Any) -> float:
     Raises:
         BadInput: fewer than two chains or four draws, or not finite.
 
-    Example:
+    Examples:
         >>> noise = np.random.default_rng(0).normal(size=(4, 1000))
         >>> round(rhat(noise), 2), round(rhat(noise + [[0], [0], [0], [3]]), 2)
         (1.0, 1.48)
@@ -69,7 +69,7 @@ def nested_rhat(draws: Any, weights: Any = None) -> float:
         BadInput: fewer than two superchains, one draw of one chain in each, bad weights, or not
             finite.
 
-    Example:
+    Examples:
         >>> noise = np.random.default_rng(0).normal(size=(64, 10, 1))
         >>> apart = noise + np.arange(64)[:, None, None]
         >>> round(nested_rhat(noise), 2), round(nested_rhat(apart), 1)

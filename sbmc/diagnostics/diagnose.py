@@ -67,7 +67,7 @@ def diagnose(
         BadInput: an argument breaks its rule.
         ImportError: ArviZ, which is needed for four draws or more, is not installed.
 
-    Example:
+    Examples:
         >>> import sbmc
         >>> from torch import nn
         >>> x = torch.randn(20, 2)

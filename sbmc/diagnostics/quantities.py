@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sbmc.checks import Phrase, require
 from sbmc.model.calling import errors_in_words
-from sbmc.model.data import as_examples, tree_map
+from sbmc.model.data import as_examples, rows, tree_map
 from sbmc.model.predicting import PARTICLES_AT_ONCE, build_evaluator
 from sbmc.posterior.input_batches import input_batches
 from sbmc.posterior.posterior import Posterior
@@ -74,11 +74,13 @@ def predictions(posterior: Posterior, inputs: Any) -> Tensor:
     for batch in input_batches(posterior, inputs, None)[1]:
         batch = tree_map(lambda t: t.to(theta.device), batch)
         with torch.no_grad(), errors_in_words(posterior._model, batch, "inputs"):
-            evaluator = evaluator or build_evaluator(posterior._model, posterior.space, batch)
+            evaluator = evaluator or build_evaluator(
+                posterior._model, posterior.space, rows(batch, 0, 2), batch
+            )
             forward, split = evaluator
             prepared = forward.prepare(batch if split is None else split.features(batch))
             outputs = torch.cat(
-                [forward(rows, prepared) for rows in theta.split(PARTICLES_AT_ONCE)]
+                [forward(some, prepared) for some in theta.split(PARTICLES_AT_ONCE)]
             )
         outputs, likelihood = outputs.double().cpu(), posterior.likelihood
         if likelihood.classification:

@@ -6,8 +6,12 @@ import io
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from sbmc.storage.html_tables import html_table
+
 if TYPE_CHECKING:
     from rich.table import Table
+
+HEADINGS = ("quantity", "number", "R-hat", "nested R-hat", "ESS", "IACT")
 
 
 @dataclass(frozen=True)
@@ -79,13 +83,29 @@ class Diagnostics:
     def __rich__(self) -> Table:
         from rich.table import Table
 
-        caption = ["worst / median over the quantities"]
-        if self.nested_expected is not None:
-            caption.append(f"nested R-hat of independent draws: {self.nested_expected:.4g}")
-        table = Table(title=self._title, caption="\n".join([*caption, *self.notes]))
-        table.add_column("quantity")
-        for heading in ("number", "R-hat", "nested R-hat", "ESS", "IACT"):
+        table = Table(title=self._title, caption="\n".join(self._remarks))
+        table.add_column(HEADINGS[0])
+        for heading in HEADINGS[1:]:
             table.add_column(heading, justify="right", no_wrap=True)
+        for row in self._rows():
+            table.add_row(*row)
+        return table
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        if not self.summaries:
+            return html_table([], caption=self._title, notes=self.notes)
+        return html_table(self._rows(), caption=self._title, headings=HEADINGS, notes=self._remarks)
+
+    @property
+    def _remarks(self) -> list[str]:
+        remarks = ["worst / median over the quantities"]
+        if self.nested_expected is not None:
+            remarks.append(f"nested R-hat of independent draws: {self.nested_expected:.4g}")
+        return [*remarks, *self.notes]
+
+    def _rows(self) -> list[list[str]]:
+        rows = []
         for each in self.summaries:
             statistics = (
                 each.rhat,
@@ -94,8 +114,8 @@ class Diagnostics:
                 each.integrated_autocorrelation_time,
             )
             cells = ["–" if value is None else str(value) for value in statistics]
-            table.add_row(each.name, str(each.quantities), *cells)
-        return table
+            rows.append([each.name, str(each.quantities), *cells])
+        return rows
 
     @property
     def _title(self) -> str:

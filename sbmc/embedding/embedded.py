@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, require, require_path
+from sbmc.likelihoods.categorical import is_integer
+from sbmc.storage.arrays import as_tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +38,24 @@ class Embedded:
     class_names: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        inputs = as_tensor(self.inputs, "inputs")
+        object.__setattr__(self, "inputs", inputs)
+        shape = Phrase(f"shape {tuple(inputs.shape)}")
+        require(inputs.ndim == 2, "inputs", "of shape (examples, features)", shape)
+        if self.labels is not None:
+            labels = as_tensor(self.labels, "labels")
+            object.__setattr__(self, "labels", labels)
+            good = labels.shape == inputs.shape[:1] and is_integer(labels.dtype)
+            shown = Phrase(f"shape {tuple(labels.shape)} and dtype {labels.dtype}")
+            require(good, "labels", f"integers, one for each of the {len(inputs)} examples", shown)
+        for name in ("class_names", "names"):
+            value = getattr(self, name)
+            texts = isinstance(value, tuple | list) and all(isinstance(t, str) for t in value)
+            require(texts, name, "a tuple of texts", value)
+            object.__setattr__(self, name, tuple(value))
+        require(isinstance(self.about, Mapping), "about", "a dict of plain values", self.about)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -62,7 +82,7 @@ class Embedded:
         Returns:
             The path.
         """
-        final = check_name(path)
+        final = check_name(path, "path")
         final.parent.mkdir(parents=True, exist_ok=True)
         arrays = {"inputs": self.inputs.numpy(), "names": np.array(self.names, dtype=np.str_)}
         if self.labels is not None:
@@ -134,10 +154,9 @@ def _labels(arrays: Mapping[str, np.ndarray], count: int) -> tuple[Tensor | None
     return torch.from_numpy(labels.astype(np.int64)), names
 
 
-def check_name(path: str | PathLike[str]) -> Path:
+def check_name(path: str | PathLike[str], name: str = "out") -> Path:
     """Refuse a name that `numpy` would change."""
-    file_path = require_path("out", path).expanduser()
-    require(
-        file_path.suffix == ".npz" and not file_path.is_dir(), "out", "a file name .npz", str(path)
-    )
+    file_path = require_path(name, path).expanduser()
+    good = file_path.suffix == ".npz" and not file_path.is_dir()
+    require(good, name, "a file name that ends in .npz", str(path))
     return file_path

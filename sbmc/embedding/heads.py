@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 import sbmc
-from sbmc.checks import Phrase, is_number, require
+from sbmc.checks import Phrase, is_number, require, require_count, require_flag, require_path
 from sbmc.embedding.embedded import Embedded
 from sbmc.model.data import Examples
 from sbmc.prediction.metrics import classification_metrics, ood_metrics
@@ -56,9 +56,14 @@ class HeadRun:
 
         Returns:
             That folder.
+
+        Raises:
+            BadInput: `out` is a file.
         """
         seed = self.record["settings"]["seed"]
-        folder = Path(out) / "head" / str(self.record["hash"]) / f"seed-{seed}"
+        parent = require_path("out", out)
+        require(not parent.is_file(), "out", "a folder, or the path of a new one", str(out))
+        folder = parent / "head" / str(self.record["hash"]) / f"seed-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         self.posterior.save(folder / POSTERIOR)
         write_json(folder / RECORD, self.record)
@@ -106,6 +111,17 @@ def run_head(
     Raises:
         BadInput: there are no labels, or other embeddings have another width.
     """
+    rule = "an Embedded, such as load_embedded(...) returns"
+    require(isinstance(embedded, Embedded), "embedded", rule, embedded)
+    require_flag("choose", choose)
+    for name, number in zip(
+        ("particles", "islands", "max_epochs"), (particles, islands, max_epochs), strict=True
+    ):
+        require_count(name, number)
+    require_count("held_out", held_out, 2)
+    others = ood is None or isinstance(ood, Mapping)
+    others = others and all(isinstance(group, Embedded) for group in (ood or {}).values())
+    require(others, "ood", "a dict of Embedded by their names, or None", ood)
     labels = embedded.labels
     if labels is None:
         require(False, "file", "one with labels", Phrase("none"))
@@ -167,9 +183,11 @@ def run_head(
         "map": _measure(alone, held, ood or {}),
         "posterior": _measure(posterior, held, ood or {}),
     }
+    # Plain numbers, since a record is JSON.
     settings = {
-        **{"v": v, "s": s, "held_out": held_out, "seed": seed, "max_epochs": max_epochs},
-        **{"particles": particles, "islands": islands, "chosen": choose},
+        **{"v": float(v), "s": float(s), "held_out": int(held_out), "seed": int(seed)},
+        **{"max_epochs": int(max_epochs), "particles": int(particles), "islands": int(islands)},
+        "chosen": choose,
         **{name: posterior.settings.get(name) for name in ("sampler", "sampler_settings")},
     }
     record = {

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from sbmc.checks import BadInput, Phrase, is_whole, nearest, require
 from sbmc.embedding.text_encoder import DTYPES, check_batch
+from sbmc.model.calling import require_weights
+from sbmc.model.devices import as_device
 from sbmc.storage.digests import digest
+from sbmc.storage.optional import load_pillow
 
 EXTRA = "Image encoders by name need torchvision: pip install 'sbmc[vision]'"
-EXTRA_PILLOW = "Reading pictures needs Pillow: pip install 'sbmc[vision]'"
 # Mean and standard deviation of ImageNet's pictures in [0, 1], on which torchvision's networks were
 # trained.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -56,6 +58,11 @@ class ImageEncoder:
         check_batch(batch_size, dtype)
         require(is_whole(size) and size >= 1, "size", "a positive whole number", size)
         named = isinstance(model, str | Path)
+        as_device(device)
+        if not named:
+            rule = "a torch.nn.Module, a file of one, or the name of a torchvision network"
+            require(isinstance(model, nn.Module), "model", rule, model)
+            require_weights(model)
         self._module = _load(model, weights) if named else model
         checksum = digest(dict(self._module.state_dict()))
         self._module = self._module.to(device=device, dtype=DTYPES[dtype])
@@ -89,10 +96,7 @@ class ImageEncoder:
 
     def _read(self, path: Path) -> Tensor:
         """One picture, `(3, size, size)`, standardised."""
-        try:
-            image = importlib.import_module("PIL.Image")
-        except ImportError as error:
-            raise ImportError(EXTRA_PILLOW) from error
+        image = load_pillow()
         try:
             with image.open(path) as opened:
                 picture = opened.convert("RGB")
@@ -157,7 +161,7 @@ def without_head(network: nn.Module) -> nn.Module:
     Raises:
         BadInput: it has no linear layer.
 
-    Example:
+    Examples:
         >>> without_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
         Sequential(
           (0): Flatten(start_dim=1, end_dim=-1)

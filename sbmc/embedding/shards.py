@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, is_whole, require, require_flag
 from sbmc.embedding.embedded import Embedded, check_name, load_embedded
 from sbmc.embedding.sources import Source
 from sbmc.log import logger
@@ -69,6 +69,14 @@ def embed(
             give one finite vector for each item.
     """
     final = check_name(out)
+    rule = "a Source, such as read_texts(...) returns"
+    require(isinstance(source, Source), "source", rule, source)
+    good = callable(encoder) and isinstance(getattr(encoder, "about", None), Mapping)
+    good = good and is_whole(getattr(encoder, "batch_size", None))
+    rule = "an encoder, such as TextEncoder(...): a function with `about` and `batch_size`"
+    require(good, "encoder", rule, encoder)
+    require_flag("force", force)
+    require_flag("progress", progress, optional=True)
     identity = _identity(source, encoder)
     if final.exists() and not force:
         existing = load_embedded(final)

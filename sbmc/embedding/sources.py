@@ -97,35 +97,42 @@ def read_pictures(path: str | PathLike[str], *, limit: int | None = None) -> Sou
     Raises:
         BadInput: there is no such folder, or no picture in it.
     """
-    source_path = _existing(path, limit)
-    require(source_path.is_dir(), "source", "a folder", str(path))
-    files = _limited(_walk(source_path, PICTURES, "pictures"), limit)
-    paths = tuple(source_path / name for name in files.names)
+    return find_pictures(path, limit)
+
+
+def find_pictures(
+    path: str | PathLike[str], limit: int | None = None, name: str = "source"
+) -> Source:
+    """The same as `read_pictures`, for a folder that error messages call by another name."""
+    source_path = _existing(path, limit, name)
+    require(source_path.is_dir(), name, "a folder", str(path))
+    files = _limited(_walk(source_path, PICTURES, "pictures", name), limit)
+    paths = tuple(source_path / file for file in files.names)
     # Size and time of change instead of the content, since pictures are read only once.
     stamps = tuple(f"{stat.st_size}-{stat.st_mtime_ns}" for stat in (p.stat() for p in paths))
     return replace(files, items=paths, stamps=stamps)
 
 
-def _existing(path: str | PathLike[str], limit: int | None) -> Path:
+def _existing(path: str | PathLike[str], limit: int | None, name: str = "source") -> Path:
     require_count("limit", limit, optional=True)
-    source_path = require_path("source", path).expanduser()
-    require(source_path.exists(), "source", "a folder or a file that exists", str(path))
+    source_path = require_path(name, path).expanduser()
+    require(source_path.exists(), name, "a folder or a file that exists", str(path))
     return source_path
 
 
-def _walk(folder: Path, suffixes: tuple[str, ...], what: str) -> Source:
+def _walk(folder: Path, suffixes: tuple[str, ...], what: str, argument: str = "source") -> Source:
     """Find files by class; the subfolders are the classes."""
     classes = sorted(each.name for each in folder.iterdir() if each.is_dir() and _shown(each))
     names: list[str] = []
     labels: list[int] = []
     for index, name in enumerate(classes):
         class_files = sorted(_files(folder / name, suffixes))
-        require(bool(class_files), "source", f"a folder whose subfolders all have {what}", name)
+        require(bool(class_files), argument, f"a folder whose subfolders all have {what}", name)
         names += [each.relative_to(folder).as_posix() for each in class_files]
         labels += [index] * len(class_files)
     if not classes:
         names = [each.name for each in sorted(_files(folder, suffixes))]
-    require(bool(names), "source", f"a folder of {what}", str(folder))
+    require(bool(names), argument, f"a folder of {what}", str(folder))
     return Source((), tuple(names), tuple(labels) if classes else None, tuple(classes), ())
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from sbmc.checks import BadInput, is_whole, require, require_choice, require_count
+from sbmc.checks import BadInput, is_whole, require, require_choice, require_count, require_path
+from sbmc.model.devices import as_device
 from sbmc.storage.digests import digest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -48,6 +50,10 @@ class TextEncoder:
         good = max_tokens is None or (is_whole(max_tokens) and max_tokens >= 1)
         require(good, "max_tokens", "a positive whole number", max_tokens)
         named = isinstance(model, str | Path)
+        as_device(device)
+        if not named:
+            rule = "a sentence-transformers model, its folder, or its name"
+            require(isinstance(model, nn.Module) and hasattr(model, "encode"), "model", rule, model)
         self._model = load_model(model, device) if named else model
         limit = getattr(self._model, "max_seq_length", None)
         if max_tokens is not None:
@@ -96,7 +102,7 @@ def load_model(model: str | Path, device: str = "cpu") -> Any:
         "the folder of a sentence-transformers model (nothing is downloaded: fetch it elsewhere "
         "and give its folder)"
     )
-    folder = Path(model).expanduser()
+    folder = require_path("model", model).expanduser()
     if folder.exists():
         require(folder.is_dir(), "model", rule, str(model))
         config = any((folder / name).is_file() for name in ("modules.json", "config.json"))

@@ -3,5 +3,6 @@
 from sbmc.estimators.classifier import SBMCClassifier
 from sbmc.estimators.quantile import QuantilePredictor
 from sbmc.estimators.regressor import SBMCRegressor
+from sbmc.estimators.table import fit_table
 
-__all__ = ["QuantilePredictor", "SBMCClassifier", "SBMCRegressor"]
+__all__ = ["QuantilePredictor", "SBMCClassifier", "SBMCRegressor", "fit_table"]

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self
 
 import numpy as np
 import torch
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from sbmc.checks import Phrase, require
 from sbmc.estimators import defaults
+from sbmc.estimators.checking import as_random_state, checked_options, thread_count
 from sbmc.estimators.network import Module, make_network
 from sbmc.estimators.splitting import set_rows_aside
 from sbmc.fitting.budget import Budget
 from sbmc.fitting.fit import fit
 from sbmc.likelihoods import Likelihood
+from sbmc.model.calling import refuse_probabilities
 from sbmc.model.threads import torch_threads
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.units import Units, in_original_units
-from sbmc.prediction.prediction import Prediction, RegressionPrediction
+from sbmc.prediction.kinds import PredictionT
+from sbmc.storage.arrays import require_table
 from sbmc.training.map import train_map
 
 
@@ -46,7 +49,7 @@ class TableTargets(NamedTuple):
     units: Units | None
 
 
-class SBMCEstimator(BaseEstimator):
+class SBMCEstimator(BaseEstimator, Generic[PredictionT]):
     """The base of `SBMCClassifier` and `SBMCRegressor`, which explain the arguments."""
 
     def __init__(
@@ -60,7 +63,7 @@ class SBMCEstimator(BaseEstimator):
         fit_options: Mapping[str, Any] | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
-        verbose: int = 0,
+        verbose: int | bool = 0,
     ) -> None:
         self.hidden_layers = hidden_layers
         self.module = module
@@ -72,7 +75,7 @@ class SBMCEstimator(BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def predictive(self, X: Any) -> Prediction | RegressionPrediction:
+    def predictive(self, X: Any) -> PredictionT:
         """The whole predictive distribution, which can be asked for more than `predict` gives.
 
         Args:
@@ -84,6 +87,7 @@ class SBMCEstimator(BaseEstimator):
             `classes_`.
         """
         check_is_fitted(self)
+        require_table(X, "X")
         table = validate_data(self, X, reset=False, dtype=np.float64)
         with torch_threads(self._threads()):
             return self.posterior_.predict(torch.tensor(table))
@@ -92,7 +96,12 @@ class SBMCEstimator(BaseEstimator):
         self, X: np.ndarray, targets: TableTargets, weights: np.ndarray | None
     ) -> Self:
         """Train the network, sample its posterior, and keep it in original units."""
-        rng = check_random_state(self.random_state)
+        sampling = checked_options(self.fit_options, "fit_options", fit)
+        own_training = checked_options(self.training_options, "training_options", train_map)
+        require(
+            isinstance(self.verbose, int | np.integer | np.bool_), "verbose", "0 or 1", self.verbose
+        )
+        rng = as_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         scaler = StandardScaler().fit(X, sample_weight=weights)
         inputs = torch.tensor(scaler.transform(X), dtype=torch.float32)
@@ -110,18 +119,22 @@ class SBMCEstimator(BaseEstimator):
         if weights is not None:
             common["weights"] = torch.tensor(weights[rows.training], dtype=torch.float32)
         network = make_network(self.module, self.hidden_layers, inputs, targets.outputs, seed)
+        if targets.units is None and self.module is not None:
+            with torch.no_grad():
+                outputs = copy.deepcopy(network).to(inputs.dtype).eval()(inputs[:2])
+            refuse_probabilities(outputs, "module", "Leave the softmax out.")
         training = self._usual_training(len(train[0]), validation is not None)
-        training |= self.training_options or {}
+        training |= own_training
         with torch_threads(self._threads()):
             trained = train_map(network, train, validation, **{**common, **training})
             epochs = int(trained.history.epochs)  # type: ignore[union-attr, arg-type]
-            sampling: dict[str, Any] = {"budget": self.budget, **(self.fit_options or {})}
+            sampling = {"budget": self.budget, **sampling}
             if sampling["budget"] is None and "sampler" not in sampling:
                 sampling["budget"] = self._usual_budget(len(train[0]), trained, epochs)
             # The network remembers the validation rows, which choose s.
             posterior = fit(trained, train, **{**common, **sampling})
         units = Units(torch.tensor(scaler.mean_), torch.tensor(scaler.scale_))
-        self.posterior_: Posterior = in_original_units(posterior, units, targets.units)
+        self.posterior_: Posterior[PredictionT] = in_original_units(posterior, units, targets.units)
         self.n_epochs_ = epochs
         return self
 
@@ -133,9 +146,16 @@ class SBMCEstimator(BaseEstimator):
         """What sampling may cost, where the user does not say."""
         return defaults.sampling_budget(rows, epochs)
 
+    def _require_tables(self, X: Any, y: Any) -> None:
+        """Refuse what scikit-learn has no words for; it says itself that `y` is missing."""
+        require_table(X, "X")
+        if y is not None:
+            require_table(y, "y")
+
     def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
         if sample_weight is None:
             return None
+        require_table(sample_weight, "sample_weight")
         weights = check_array(
             sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
         )
@@ -148,4 +168,4 @@ class SBMCEstimator(BaseEstimator):
         return weights
 
     def _threads(self) -> int | None:
-        return None if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        return thread_count(self.n_jobs)

@@ -13,9 +13,10 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from sbmc.checks import Phrase, require
 from sbmc.estimators.base import SBMCEstimator, TableTargets
 from sbmc.likelihoods import Categorical
+from sbmc.prediction.prediction import Prediction
 
 
-class SBMCClassifier(ClassifierMixin, SBMCEstimator):
+class SBMCClassifier(ClassifierMixin, SBMCEstimator[Prediction]):
     """A Bayesian neural network for classes, by the rules of scikit-learn.
 
     `fit` standardises the columns, sets some rows aside, trains a network that stops early on them,
@@ -44,7 +45,7 @@ class SBMCClassifier(ClassifierMixin, SBMCEstimator):
         n_epochs_: passes over the data that training made.
         validation_rows_: how many rows were set aside.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
         >>> model = SBMCClassifier((16,), budget=1, random_state=0).fit(X, y)
@@ -67,6 +68,7 @@ class SBMCClassifier(ClassifierMixin, SBMCEstimator):
         Raises:
             ValueError: a table or labels that break these rules, or a single class.
         """
+        self._require_tables(X, y)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         y = column_or_1d(y, warn=True)
@@ -88,7 +90,7 @@ class SBMCClassifier(ClassifierMixin, SBMCEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, `(rows, classes)`, in the order of `classes_`."""
-        return self.predictive(X).probs.numpy()  # type: ignore[union-attr]
+        return self.predictive(X).probs.numpy()
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the probabilities; zero counts as the smallest normal float64."""

@@ -63,7 +63,7 @@ def training_to_the_end(rows: int) -> dict[str, Any]:
     Returns:
         The options.
 
-    Example:
+    Examples:
         >>> training_to_the_end(5_000)["max_epochs"]
         400
     """
@@ -86,7 +86,7 @@ def budget_of_numbers(rows: int, parameters: int, trained_epochs: float) -> Budg
     Returns:
         Ninety trainings; for large networks as many as are affordable, and five at least.
 
-    Example:
+    Examples:
         >>> [budget_of_numbers(10_000, each, 200).trainings for each in (1_000, 10_000, 1_000_000)]
         [90.0, 15.0, 5.0]
     """
@@ -104,7 +104,7 @@ def training_options(rows: int, stopped: bool) -> dict[str, Any]:
     Returns:
         The options.
 
-    Example:
+    Examples:
         >>> training_options(1_000, stopped=True)["max_epochs"]
         512
     """
@@ -130,7 +130,7 @@ def sampling_budget(rows: int, trained_epochs: float) -> Budget:
     Returns:
         The usual number of trainings, or more if these were short.
 
-    Example:
+    Examples:
         >>> sampling_budget(10_000, trained_epochs=100).trainings
         12.0
     """

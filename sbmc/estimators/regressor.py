@@ -13,18 +13,23 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import Phrase, is_number, require, require_choice, require_flag
 from sbmc.estimators import defaults
 from sbmc.estimators.base import SBMCEstimator, TableTargets
 from sbmc.estimators.network import Module
 from sbmc.estimators.quantile import QuantilePredictor
 from sbmc.fitting.budget import Budget
-from sbmc.likelihoods import NoisyLikelihood, as_likelihood
+from sbmc.likelihoods import Likelihood, NoisyLikelihood, as_likelihood
 from sbmc.posterior.units import Units
 from sbmc.prediction.predictive import checked_level
+from sbmc.prediction.regression import RegressionPrediction
+from sbmc.storage.arrays import as_floats
+
+# Likelihoods of numbers, by their strings.
+OF_NUMBERS = ("gaussian", "gaussian-network", "student-t")
 
 
-class SBMCRegressor(RegressorMixin, SBMCEstimator):
+class SBMCRegressor(RegressorMixin, SBMCEstimator[RegressionPrediction]):
     """A Bayesian neural network for numbers, by the rules of scikit-learn.
 
     `fit` standardises columns and targets, trains ten networks to the end on all rows, and samples
@@ -60,7 +65,7 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         n_epochs_: passes over the data that training made.
         validation_rows_: how many rows were set aside.
 
-    Example:
+    Examples:
         >>> X = np.linspace(-1, 1, 60)[:, None]
         >>> model = SBMCRegressor((16,), budget=1, random_state=0).fit(X, 100 + 5 * X[:, 0])
         >>> model.predict_interval(X[:4], level=0.9).shape, bool(model.score(X, 100 + 5 * X) > 0.9)
@@ -79,7 +84,7 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         fit_options: Mapping[str, Any] | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
-        verbose: int = 0,
+        verbose: int | bool = 0,
     ) -> None:
         super().__init__(
             hidden_layers,
@@ -109,9 +114,11 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         Raises:
             ValueError: a table or targets that break these rules.
         """
+        self._require_tables(X, y)
         X, y = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2
         )
+        require(y.dtype.kind in "biuf", "y", "numbers", Phrase(f"dtype {y.dtype}"))
         weights = self._checked_weights(sample_weight, X)
         if weights is not None:
             X, y, weights = (each[weights > 0] for each in (X, y, weights))
@@ -142,6 +149,7 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         Returns:
             `(rows,)`, or `(rows, targets)` if `fit` had such targets; or two of these.
         """
+        require_flag("return_std", return_std)
         prediction = self.predictive(X)
         mean = self._in_shape(prediction.mean)
         return (mean, self._in_shape(prediction.variance.sqrt())) if return_std else mean
@@ -156,10 +164,14 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
         Returns:
             In the shape of `predict`; with several levels, these are a last axis.
         """
+        one = is_number(q)
+        given = as_floats(q, "q", numbers=True)
+        shape = Phrase(f"shape {given.shape}")
+        require(one or (given.ndim == 1 and given.size > 0), "q", "one level, or several", shape)
+        levels = [checked_level(float(level), "q") for level in given.reshape(-1)]
         prediction = self.predictive(X)
-        if np.ndim(q) == 0:
-            return self._in_shape(prediction.quantile(float(q)))  # type: ignore[arg-type]
-        levels = [float(level) for level in np.asarray(q)]
+        if one:
+            return self._in_shape(prediction.quantile(levels[0]))
         found = [self._in_shape(each) for each in prediction.quantile(levels)]
         return np.stack(found, axis=-1)
 
@@ -210,8 +222,10 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator):
 
     def _standardised_likelihood(self, scale: np.ndarray) -> NoisyLikelihood:
         """The likelihood of standardised targets; noise that is known changes its units."""
+        rule = f"{', '.join(map(repr, OF_NUMBERS))}, sbmc.Gaussian(...) or sbmc.StudentT(...)"
+        if not isinstance(self.likelihood, Likelihood):
+            require_choice("likelihood", self.likelihood, OF_NUMBERS, rule)
         likelihood = as_likelihood(self.likelihood)
-        rule = "'gaussian', 'gaussian-network', 'student-t', sbmc.Gaussian or sbmc.StudentT"
         good = isinstance(likelihood, NoisyLikelihood) and likelihood.kind == "real"
         require(good, "likelihood", rule, self.likelihood)
         assert isinstance(likelihood, NoisyLikelihood)

@@ -37,7 +37,7 @@ def set_rows_aside(
     Raises:
         BadInput: the fraction is outside.
 
-    Example:
+    Examples:
         >>> rows = np.arange(10.0)[:, None]
         >>> parts = set_rows_aside(rows, np.zeros(10, int), 0.2, np.random.RandomState(0))
         >>> len(parts.training), len(parts.validation)
@@ -49,7 +49,7 @@ def set_rows_aside(
     for row in rng.permutation(len(inputs)):
         groups.setdefault(inputs[row].tobytes(), []).append(row)
     sizes = np.bincount(labels)
-    room = np.minimum(np.round(fraction * sizes), sizes - 1)
+    room = np.minimum(np.round(float(fraction) * sizes), sizes - 1)
     validation: list[int] = []
     for members in groups.values():
         needed = np.bincount(labels[members], minlength=len(sizes))

@@ -4,7 +4,7 @@ The target is prior × likelihood^power. Before the temperature T, the options g
 
     s                 N(α(s)·anchor + (1 − α(s))·c, Σ(s))    power 1
     factor_variance   N(c, V)·N(anchor, f)                   power 1
-    split             N(anchor, (a·F + a/V)^{-1})            power 1 − a
+    split             N(anchor, (a·F + a/V)⁻¹)            power 1 − a
 
 N(c, V) is the original prior, with c = 0 except for gains of normalisation layers. A temperature
 raises the product to the power 1/T: variances times T, power divided by T.
@@ -50,7 +50,7 @@ class Anchoring:
     Raises:
         BadInput: `s` breaks its rule, or is given with an option that replaces it.
 
-    Example:
+    Examples:
         >>> Anchoring(options=Prior(split=0.25, posterior_temperature=0.5)).power
         1.5
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from sbmc.islands.cost import Cost
 from sbmc.islands.island import Island, IslandReport
 from sbmc.likelihoods import Likelihood
-from sbmc.log import logger
+from sbmc.log import logger, warn_user
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.posterior import Posterior
@@ -143,10 +142,9 @@ def report_failures(results: list[Island], throw: bool) -> None:
     causes = "; ".join(f"island {r.index}: {r.message}" for r in failed)
     if throw or len(failed) == len(results):
         raise RuntimeError(f"{len(failed)} of {len(results)} islands failed ({causes}).")
-    warnings.warn(
+    warn_user(
         f"{len(failed)} of {len(results)} islands failed and are left out ({causes}).",
         RuntimeWarning,
-        stacklevel=5,
     )
 
 
@@ -155,10 +153,9 @@ def warn_of_few_islands(posterior: Posterior) -> None:
     count, effective = len(posterior.log_evidence), posterior.island_ess
     # Two islands are hardly ever worth two effective ones, so that 1.5 is enough for them.
     if posterior.weighting == "evidence" and effective < min(FEWEST_EFFECTIVE, 0.75 * count):
-        warnings.warn(
+        warn_user(
             f"The evidence leaves {effective:.2f} effective islands of {count} "
             f"(`posterior.island_ess`): predictions rest on few of them. More particles make the "
             f'evidence less noisy; `island_weights="equal"` uses all islands.',
             RuntimeWarning,
-            stacklevel=5,
         )

@@ -52,7 +52,7 @@ class Budget:
     Raises:
         BadInput: an argument breaks its rule, or both `trainings` and `seconds` are given.
 
-    Example:
+    Examples:
         >>> Budget(trainings=10, trained_epochs=50).epochs(nn.Linear(2, 2), examples=1000)
         500.0
     """
@@ -134,7 +134,7 @@ def as_budget(value: Any) -> Budget:
     Raises:
         BadInput: it is none of these.
 
-    Example:
+    Examples:
         >>> as_budget("2min").seconds
         120.0
     """

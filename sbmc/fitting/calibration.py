@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from sbmc.likelihoods import Categorical, Likelihood
 from sbmc.model.data import Examples, rows
+from sbmc.model.functional import call_model
 from sbmc.model.parameters import ParameterSpace
 
 FACTORS = torch.logspace(-1.5, 0.75, 181, dtype=torch.float64)
@@ -72,7 +73,7 @@ def calibrate(
 def best_factor(logits: Tensor, labels: Tensor) -> float:
     """The most probable factor of logits `(rows, classes)` with these labels `(rows,)`.
 
-    Example:
+    Examples:
         >>> too_sure = torch.tensor([[9.0, 0.0]] * 8)
         >>> best_factor(too_sure, torch.tensor([0] * 6 + [1] * 2)) < 0.5
         True
@@ -86,7 +87,7 @@ def best_factor(logits: Tensor, labels: Tensor) -> float:
 
 def _outputs(model: nn.Module, examples: Examples) -> Iterator[Tensor]:
     for start in range(0, len(examples), ROWS_AT_ONCE):
-        yield model(rows(examples.inputs, start, start + ROWS_AT_ONCE))
+        yield call_model(model, {}, rows(examples.inputs, start, start + ROWS_AT_ONCE))
 
 
 def _output_layer(model: nn.Module, examples: Examples, space: ParameterSpace) -> nn.Module | None:
@@ -94,7 +95,7 @@ def _output_layer(model: nn.Module, examples: Examples, space: ParameterSpace) -
     probe = rows(examples.inputs, 0, PROBED_ROWS)
     tried = 0
     with torch.no_grad():
-        outputs = model(probe)
+        outputs = call_model(model, {}, probe)
         if outputs.ndim != 2:
             return None
         for name, layer in reversed(list(model.named_modules())):
@@ -103,7 +104,7 @@ def _output_layer(model: nn.Module, examples: Examples, space: ParameterSpace) -
             prefix = f"{name}." if name else ""
             if all(prefix + key in space.names for key, _ in layer.named_parameters()):
                 _scale(layer, 0.5)
-                halved = model(probe)
+                halved = call_model(model, {}, probe)
                 _scale(layer, 2.0)
                 if torch.allclose(2 * halved, outputs, rtol=CLOSE, atol=CLOSE):
                     return layer

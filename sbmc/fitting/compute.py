@@ -54,7 +54,7 @@ class Compute:
     Raises:
         BadInput: a value breaks its rule.
 
-    Example:
+    Examples:
         >>> Compute(executor="processes", retries=0)
         Compute(executor='processes', retries=0)
         >>> Compute(retries=-1)

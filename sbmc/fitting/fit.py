@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import time
+from typing import Any, Unpack, overload
+
+from torch import nn
 
 from sbmc.fitting.assembly import (
     assemble_posterior,
@@ -16,7 +19,7 @@ from sbmc.fitting.forecast import seconds_per_epoch
 from sbmc.fitting.long_chains import begin_at_networks
 from sbmc.fitting.mixture import fit_mixture
 from sbmc.fitting.preparation import describe_sampler, prepare
-from sbmc.fitting.request import FitRequest, takes_arguments_of
+from sbmc.fitting.request import FitOptions, FitRequest, takes_arguments_of
 from sbmc.fitting.settling import Leftovers, note_settling
 from sbmc.fitting.single_fits import single_fits
 from sbmc.islands.checkpoints import as_checkpoint, refuse_if_locked
@@ -27,12 +30,29 @@ from sbmc.islands.particles_apart import SETTING, join_particles
 from sbmc.islands.particles_on_disk import ParticlesOnDisk, scratch_folder
 from sbmc.islands.process_memory import format_bytes
 from sbmc.islands.sampling import sample_islands
+from sbmc.likelihoods import OfClasses, OfNumbers
 from sbmc.log import logger
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import EitherPrediction
+from sbmc.prediction.prediction import Prediction
+from sbmc.prediction.regression import RegressionPrediction
 
 
+# A likelihood that is given says what predictions will be; `sbmc.prediction.kinds` has the rest.
+@overload
+def fit(
+    model: nn.Module, data: Any, *, likelihood: OfClasses, **options: Unpack[FitOptions]
+) -> Posterior[Prediction]: ...
+@overload
+def fit(
+    model: nn.Module, data: Any, *, likelihood: OfNumbers, **options: Unpack[FitOptions]
+) -> Posterior[RegressionPrediction]: ...
+@overload
+def fit(
+    model: nn.Module, data: Any, *, likelihood: Any = None, **options: Unpack[FitOptions]
+) -> Posterior[EitherPrediction]: ...
 @takes_arguments_of(FitRequest)
-def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are those of the request
+def fit(request: FitRequest) -> Posterior:  # noqa: D417, its arguments are the request's
     """Sample the anchored posterior around a trained network (Algorithm 1 of the paper).
 
     The target is the likelihood times N(α(s)·anchor, Σ(s)), with the model's weights as the anchor;
@@ -98,7 +118,7 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
         BadInput: an argument breaks its rule; found before any computing.
         RuntimeError: every island failed, or one did and `compute` has `throw`.
 
-    Example:
+    Examples:
         >>> import sbmc, torch
         >>> from torch import nn
         >>> net = nn.Linear(2, 2)
@@ -111,22 +131,21 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, the arguments are thos
     fits = single_fits(request, seconds_per_epoch)
     if fits.unseen is None:
         began = time.perf_counter()
-        request = begin_at_networks(fits.requests[0], fits.training, stacklevel=3)
+        request = begin_at_networks(fits.requests[0], fits.training)
         trained = time.perf_counter() - began
         posterior = _fit_one(request)
         if fits.training.networks:
             posterior.cost = posterior.cost.with_training(fits.training.total_epochs, trained)
-        # Warnings point at the line that called `fit`, which is above its decorator.
-        warn_if_not_ok(posterior.health, stacklevel=3)
     else:
         fit_one = Leftovers(fits.requests, _fit_one).fit if fits.budget else _fit_one
-        posterior = fit_mixture(fits.requests, fits.unseen, fits.training, fit_one, stacklevel=3)
+        posterior = fit_mixture(fits.requests, fits.unseen, fits.training, fit_one)
     posterior.training_data = data
     note_settling(posterior)
     if fits.budget:
         posterior.settings["budget"] = fits.budget
     if fits.s_reason:
         posterior.settings["s_reason"] = fits.s_reason
+    warn_if_not_ok(posterior.health)
     if fits.probe_epochs:
         total = posterior.cost.total_epochs + fits.probe_epochs
         posterior.cost = dataclasses.replace(posterior.cost, total_epochs=total)

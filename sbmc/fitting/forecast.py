@@ -25,6 +25,7 @@ from sbmc.model.threads import torch_threads
 from sbmc.randomness import Stream, generator
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
+from sbmc.storage.html_tables import html_table
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.target import Target
 
@@ -79,6 +80,11 @@ class Expectation:
         ]
         return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])
 
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        rows = [line.split(maxsplit=1) for line in str(self).splitlines()]
+        return html_table(rows, caption="what the run would take")
+
 
 @takes_arguments_of(FitRequest)
 def expect(request: FitRequest) -> Expectation:
@@ -97,7 +103,7 @@ def expect(request: FitRequest) -> Expectation:
         BadInput: `fit` would refuse an argument.
         TypeError: `fit` does not have an argument.
 
-    Example:
+    Examples:
         >>> import sbmc
         >>> from torch import nn
         >>> data = torch.randn(20, 2), torch.randint(2, (20,))
@@ -280,7 +286,7 @@ def _seconds(evaluate: Callable[[Tensor], object], positions: Tensor) -> float:
 def format_seconds(seconds: float) -> str:
     """Format a time for people to read.
 
-    Example:
+    Examples:
         >>> format_seconds(0.26), format_seconds(125), format_seconds(7300)
         ('0.3 s', '2.1 min', '2.0 h')
     """

@@ -8,13 +8,12 @@ are trained from weights drawn anew, by the library's own trainer, for as long a
 from __future__ import annotations
 
 import copy
-import warnings
 
 from torch import nn
 
 from sbmc.checks import BadInput
 from sbmc.fitting.request import FitRequest
-from sbmc.log import logger
+from sbmc.log import logger, warn_user
 from sbmc.model.parameters import ParameterSpace, select_parameters
 from sbmc.training.ensemble import train_ensemble
 from sbmc.training.module import training_mode_layers
@@ -22,7 +21,7 @@ from sbmc.training.setup import drawn_anew
 
 
 def train_further_networks(
-    request: FitRequest, count: int, epochs: int, learning_rate: float, stacklevel: int
+    request: FitRequest, count: int, epochs: int, learning_rate: float
 ) -> list[nn.Module]:
     """Train copies of the model from other weights; what is not sampled stays as it is.
 
@@ -31,7 +30,6 @@ def train_further_networks(
         count: how many.
         epochs: passes over the data for each.
         learning_rate: of Adam.
-        stacklevel: of a warning, as seen from here.
 
     Returns:
         The networks, in evaluation mode; fewer or none if their training failed, which is warned
@@ -64,11 +62,7 @@ def train_further_networks(
             progress=request.progress,
         )
     except (RuntimeError, BadInput) as error:
-        warnings.warn(
-            f"No further networks beside the one given: {error}",
-            RuntimeWarning,
-            stacklevel=stacklevel + 1,
-        )
+        warn_user(f"No further networks beside the one given: {error}", RuntimeWarning)
         return []
     return list(trained)
 

@@ -81,22 +81,19 @@ def long_chains(
     return LongChains(dataclasses.replace(full, sampler=sampler), training, words)
 
 
-def begin_at_networks(
-    request: FitRequest, training: FurtherTraining, stacklevel: int
-) -> FitRequest:
+def begin_at_networks(request: FitRequest, training: FurtherTraining) -> FitRequest:
     """The fit with chains that begin at the network and at further ones, which are trained now.
 
     Args:
         request: the arguments of `fit`.
         training: of further networks; if there are none, nothing changes.
-        stacklevel: of a warning, as seen from here.
 
     Returns:
         The request, with its `start`.
     """
     if not training.networks:
         return request
-    further = train_further_networks(request, *training, stacklevel=stacklevel + 1)
+    further = train_further_networks(request, *training)
     return dataclasses.replace(request, start=[request.model, *further])
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -22,8 +21,7 @@ from sbmc.fitting.mixture_plan import FurtherTraining, UnseenRows, plan_mixture
 from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import as_checkpoint
 from sbmc.islands.cost import Cost
-from sbmc.islands.health import warn_if_not_ok
-from sbmc.log import logger
+from sbmc.log import logger, warn_user
 from sbmc.model.data import Examples, rows
 from sbmc.posterior.log_scores import log_scores
 from sbmc.posterior.mixture import Mixture, MixtureMember
@@ -38,7 +36,6 @@ def fit_mixture(
     unseen: UnseenRows,
     training: FurtherTraining,
     fit_one: Callable[[FitRequest], Posterior],
-    stacklevel: int,
 ) -> Posterior:
     """Sample every candidate, and mix them with the networks that they are around.
 
@@ -49,13 +46,12 @@ def fit_mixture(
         unseen: rows that choose the weights.
         training: of further networks.
         fit_one: makes a single posterior.
-        stacklevel: of the warning, as seen from here.
 
     Returns:
         The mixture. `posterior.mixture` says what it is made of.
     """
     began = time.perf_counter()
-    plan = plan_mixture(requests, unseen, training, stacklevel=stacklevel + 1)
+    plan = plan_mixture(requests, unseen, training)
     prepared_seconds = time.perf_counter() - began
     fitted: list[tuple[str, Posterior]] = []
     sampled: list[bool] = []
@@ -65,11 +61,8 @@ def fit_mixture(
             fitted.append((name, fit_one(_with_own_checkpoint(request))))
             sampled.append(request.s != 0)
         except RuntimeError as error:
-            warnings.warn(
-                f"The candidate {name} is left out of the mixture: {error}",
-                RuntimeWarning,
-                stacklevel=stacklevel + 1,
-            )
+            message = f"The candidate {name} is left out of the mixture: {error}"
+            warn_user(message, RuntimeWarning)
     held_out = _ready(unseen.examples, fitted[0][1])
     scores = torch.stack([log_scores(posterior, held_out) for _, posterior in fitted], 1)
     healthy = [posterior.health.ok is not False for _, posterior in fitted]
@@ -99,7 +92,6 @@ def fit_mixture(
     posterior.cost = posterior.cost.with_training(trained, prepared_seconds)
     if plan.likelihood_reason:
         posterior.settings["likelihood_reason"] = plan.likelihood_reason
-    warn_if_not_ok(posterior.health, stacklevel=stacklevel + 1)
     return posterior
 
 

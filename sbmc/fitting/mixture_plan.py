@@ -192,7 +192,6 @@ def plan_mixture(
     requests: Sequence[FitRequest],
     unseen: UnseenRows,
     training: FurtherTraining,
-    stacklevel: int,
 ) -> MixturePlan:
     """Train the further networks, scale the outputs of all, and say what is to be fitted.
 
@@ -200,7 +199,6 @@ def plan_mixture(
         requests: the posteriors to sample, with a sampler each.
         unseen: rows that choose the weights.
         training: of further networks.
-        stacklevel: of a warning, as seen from here.
 
     Returns:
         The network itself, all networks (if there are several), and the posteriors.
@@ -210,7 +208,7 @@ def plan_mixture(
     first = requests[0]
     models = [first.model]
     if training.networks:
-        models += train_further_networks(first, *training, stacklevel=stacklevel + 1)
+        models += train_further_networks(first, *training)
     space = select_parameters(first.model, first.parameters)
     scaled = [calibrate(model, unseen.examples, space, resolved.likelihood) for model in models]
     networks: list[nn.Module] = [each.model for each in scaled]

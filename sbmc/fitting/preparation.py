@@ -15,6 +15,7 @@ from sbmc.fitting.anchors import Anchoring, resolve_anchors, resolve_start
 from sbmc.fitting.assembly import Subject
 from sbmc.fitting.request import FitRequest
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
+from sbmc.islands.checkpoints.manifest import CODE
 from sbmc.islands.executors import Executor, as_executor
 from sbmc.islands.island import StartAtMembers
 from sbmc.islands.job import Job
@@ -31,7 +32,7 @@ from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import learn_noise
 from sbmc.model.parameters import select_parameters
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
-from sbmc.posterior.identity import DIVISIBLE, EXPLANATIONS, identify, software
+from sbmc.posterior.identity import DIVISIBLE, EXPLANATIONS, compiled_code, identify, software
 from sbmc.prior.gaussian import AnchoredPrior
 from sbmc.prior.original import OriginalPrior, resolve_prior
 from sbmc.randomness import generator
@@ -215,6 +216,8 @@ def prepare(request: FitRequest) -> Prepared:
     chunks = dataclasses.asdict(engine.chunks)
     settings |= {"path": engine.path, "kernel": engine.kernel, "chunks": chunks}
     settings["kernel_reason"] = engine.kernel_reason
+    model, made_by = subject.model, settings["sampler_settings"]
+    settings[CODE] = compiled_code(engine.kernel, model, anchor_positions, made_by)
     settings |= {"path_reason": build.path_reason, "frozen_below": build.frozen_below}
     began = time.perf_counter()
     priors, prior_epochs = _build_priors(scheme, anchor_positions, original, engine)

@@ -51,7 +51,7 @@ class Reach:
     def path(self, s: float, epochs: int) -> float:
         """T / √(1 + s·λ) of a chain; infinite where every step is on all data and is tested.
 
-        Example:
+        Examples:
             >>> round(Reach(1280, curvature=300.0, epochs=1.0).path(1.0, epochs=10), 1)
             11.5
         """

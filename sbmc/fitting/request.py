@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from torch import nn
 
@@ -61,6 +61,29 @@ class FitRequest:
         require_flag("progress", self.progress, optional=True)
 
 
+class FitOptions(TypedDict, total=False):
+    """The keywords of `FitRequest` but `likelihood`, for the overloads of `fit`.
+
+    A type checker has to see them in writing; a test compares them with the fields above.
+    """
+
+    s: float | str | None
+    prior_variance: PriorVariance
+    weights: Any
+    sampler: Sampler | None
+    budget: Any
+    validation: Any
+    particles: int | None
+    islands: int
+    parameters: Selection
+    start: Any
+    anchors: Any
+    seed: int
+    prior: Prior
+    compute: Compute
+    progress: bool | None
+
+
 Arguments = ParamSpec("Arguments")
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -83,7 +106,7 @@ def takes_arguments_of(
         TypeError: the decorated function is called with an argument that it does not have. The
             message names the group of options that the argument belongs to, or the nearest name.
 
-    Example:
+    Examples:
         >>> @takes_arguments_of(FitRequest)
         ... def count(request):
         ...     return request.particle_count * request.islands

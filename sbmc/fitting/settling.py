@@ -61,7 +61,7 @@ def settling_in_words(figures: Mapping[str, Any]) -> str:
     Returns:
         The sentence; empty if nobody looked.
 
-    Example:
+    Examples:
         >>> settling_in_words({"settling": 1.064, "unsettled": 0, "islands": 2})
         'Predictions have settled: the settling figure is 1.06.'
     """

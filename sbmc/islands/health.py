@@ -10,7 +10,6 @@ or if the population of an SMC sampler has collapsed.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -18,7 +17,9 @@ from typing import Any
 
 from sbmc.islands.island import IslandReport
 from sbmc.islands.remedies import remedies_for
+from sbmc.log import warn_user
 from sbmc.samplers.remedies import Symptom
+from sbmc.storage.html_tables import html_table
 
 # These are never tuned: a run that does not pass needs a better sampler, not another threshold.
 SMALLEST_DISPLACEMENT = 0.3
@@ -67,6 +68,23 @@ class Health:
         """`ok`, `not ok` or `not checked`, for a cell of a table."""
         return {True: "ok", False: "not ok", None: "not checked"}[self.ok]
 
+    def rows(self) -> list[tuple[str, str]]:
+        """The verdict and what it follows from, as names and texts for a table."""
+        rows = [("health", self.word)]
+        if self.figures:
+            moved, accepted = self.figures["displacement"], self.figures["acceptance"]
+            rows.append(("moved, in posterior standard deviations", _in_words(moved)))
+            if accepted is not None:
+                rows.append(("acceptance of particles", _in_words(accepted)))
+            rows.append(("moves after warm-up", str(self.figures["moves"])))
+        rows += [("why", reason) for reason in self.reasons]
+        rows += [("what to try", remedy) for remedy in self.remedies]
+        return rows
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return html_table(self.rows(), caption="sbmc health")
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
@@ -75,6 +93,10 @@ class Health:
             "remedies": list(self.remedies),
             "figures": dict(self.figures),
         }
+
+
+def _in_words(extent: Mapping[str, float]) -> str:
+    return f"median {extent['median']:.2g}, least {extent['least']:.2g}"
 
 
 def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Health:
@@ -87,7 +109,7 @@ def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Heal
     Returns:
         The health. Where nothing was sampled (s = 0, ensembles, baselines) it is ok.
 
-    Example:
+    Examples:
         >>> report = IslandReport(0, "completed", steps=9, moves=4, displacement=[1.1, 0.0])
         >>> assess([report], {}).reasons[0]
         '1 of 2 particles moved less than 0.3 posterior standard deviations (median 0.55).'
@@ -109,14 +131,11 @@ def assess(reports: Sequence[IslandReport], settings: Mapping[str, Any]) -> Heal
     )
 
 
-def warn_if_not_ok(health: Health, stacklevel: int) -> None:
+def warn_if_not_ok(health: Health) -> None:
     """Warn of a posterior that is not ok, and say what to do."""
     if health.ok is False:
-        warnings.warn(
-            f"The posterior is {health} The figures are in `posterior.health`.",
-            HealthWarning,
-            stacklevel=stacklevel + 1,
-        )
+        message = f"The posterior is {health} The figures are in `posterior.health`."
+        warn_user(message, HealthWarning)
 
 
 def _figures(reports: Sequence[IslandReport]) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def plan_batches(
     Returns:
         The batches.
 
-    Example:
+    Examples:
         >>> plan_batches(range(5), anchors=2, population=10, fold=20)
         [(0, 2), (4,), (1, 3)]
     """

@@ -50,7 +50,7 @@ def needs_splitting(engine: LikelihoodEngine, run_size: RunSize) -> bool:
 def split_islands(run_size: RunSize) -> RunSize:
     """The same run with an island for each particle.
 
-    Example:
+    Examples:
         >>> import sbmc
         >>> from sbmc.islands.executors import InProcess
         >>> run = RunSize(sbmc.SGLD(), 10, range(1, 3), 1, InProcess(), None, None, None)

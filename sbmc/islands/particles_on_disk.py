@@ -40,7 +40,7 @@ class ParticlesOnDisk:
         apart: how many of them are the particles of one island, sampled apart; 1 if they are not.
         folder: where the file is; None for the folder for temporary files.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from sbmc.islands.island import IslandReport
         >>> room = ParticlesOnDisk(range(4, 8), apart=2)

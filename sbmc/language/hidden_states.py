@@ -14,12 +14,11 @@ import hashlib
 import json
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from sbmc.checks import Phrase, is_whole, require
+from sbmc.checks import Phrase, require, require_count, require_path
 from sbmc.islands.checkpoints import open_store
 from sbmc.islands.checkpoints.codec import Damaged, pack, unpack
 from sbmc.islands.checkpoints.store import Store
@@ -88,12 +87,13 @@ def text_states(
         DataNotFound: there is no model.
         CheckpointError: a file could not be written or read.
     """
-    require(is_whole(block) and block >= 2, "block", "a whole number of at least 2", block)
-    require(isinstance(text, str) and bool(text), "text", "a non-empty string", Phrase("none"))
+    require_count("block", block, 2)
+    require(isinstance(text, str) and bool(text), "text", "a non-empty string", text)
+    folder = require_path("cache", cache).expanduser()
     weights = find_weights(model)
     text_checksum = hashlib.sha256(text.encode()).hexdigest()
     key = _key(weights, text_checksum, block)
-    store = open_store(Path(cache).expanduser() / key[:12])
+    store = open_store(folder / key[:12])
     files = _StateFiles(store, key, weights)
     about = files.about(text)
     tokens = about.tensors["tokens"].long()

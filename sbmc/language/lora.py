@@ -28,7 +28,7 @@ class LoraHead(nn.Module):
     Raises:
         BadInput: the base is not a matrix of floats, or the rank is above its sides.
 
-    Example:
+    Examples:
         >>> head = LoraHead(torch.eye(3, 4), rank=2)
         >>> head(torch.tensor([[1.0, 2.0, 3.0, 4.0]]))
         tensor([[1., 2., 3.]], grad_fn=<AddBackward0>)
@@ -78,7 +78,7 @@ def balanced(down: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
 
     With the singular value decomposition B A = U S Vᵀ,
 
-        B' = U S^{1/2},    A' = S^{1/2} Vᵀ,
+        B' = U S^½,    A' = S^½ Vᵀ,
 
     so that B'ᵀ B' = A' A'ᵀ = S. Of all factors with this product, these have the least
     ‖A‖² + ‖B‖², so a Gaussian prior of one variance likes them best, and a step in A moves the
@@ -95,15 +95,21 @@ def balanced(down: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
     Raises:
         BadInput: factors that do not fit together, are not finite, or of which one is zero.
 
-    Example:
+    Examples:
         >>> down, up = balanced(torch.tensor([[4.0, 0.0]]), torch.tensor([[1.0], [0.0], [0.0]]))
         >>> down.abs(), up.abs().T
         (tensor([[2., 0.]]), tensor([[2., 0., 0.]]))
     """
+    down, up = as_tensor(down, "down"), as_tensor(up, "up")
+    for name, factor in (("down", down), ("up", up)):
+        dtype = Phrase(f"dtype {factor.dtype}")
+        require(factor.is_floating_point(), name, "a matrix of floats", dtype)
     fit = down.ndim == up.ndim == 2 and up.shape[1] == down.shape[0]
     fit = fit and down.shape[0] <= min(down.shape[1], up.shape[0])
     shapes = Phrase(f"{tuple(down.shape)} and {tuple(up.shape)}")
-    require(fit, "factors", "(rank, features) and (classes, rank), of a rank below both", shapes)
+    require(
+        fit, "down and up", "(rank, features) and (classes, rank), of a rank below both", shapes
+    )
     for name, factor in (("down", down), ("up", up)):
         require(bool(torch.isfinite(factor).all()), name, "finite", Phrase("NaN or infinity"))
         good = bool((factor != 0).any())

@@ -2,7 +2,7 @@
 
 from sbmc.likelihoods.bernoulli import Bernoulli
 from sbmc.likelihoods.categorical import Categorical
-from sbmc.likelihoods.choice import as_likelihood, infer_likelihood
+from sbmc.likelihoods.choice import OfClasses, OfNumbers, as_likelihood, infer_likelihood
 from sbmc.likelihoods.custom import Custom
 from sbmc.likelihoods.dense import DenseCategorical
 from sbmc.likelihoods.from_distribution import FromDistribution
@@ -28,6 +28,8 @@ __all__ = [
     "MultiLabel",
     "NegativeBinomial",
     "NoisyLikelihood",
+    "OfClasses",
+    "OfNumbers",
     "Poisson",
     "Rescaled",
     "StudentT",

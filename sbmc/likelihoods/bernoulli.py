@@ -20,7 +20,7 @@ class Bernoulli(Likelihood):
 
     Predictions have two columns, as those of two classes: the probabilities of 0 and of 1.
 
-    Example:
+    Examples:
         >>> Bernoulli().log_prob(torch.zeros(1, 2, 1), torch.tensor([0.0, 1.0])).exp()
         tensor([[0.5000, 0.5000]])
     """

@@ -74,14 +74,21 @@ def require_labels(labels: Tensor, classes: int, name: str = "targets") -> None:
     low, high = int(labels.min()), int(labels.max())
     require(low >= 0, name, "class labels of at least 0", low)
     rule = f"class labels below the model's {classes} outputs"
-    remedy = "; labels that begin at 1 are for targets - 1" if low == 1 and high == classes else ""
+    remedy = "; targets - 1 makes labels that begin at 0" if low == 1 and high == classes else ""
     require(high < classes, name, rule, Phrase(f"label {high}{remedy}"))
+
+
+def is_one_hot(targets: Tensor) -> bool:
+    """Whether every one of several rows has a single 1 among zeros."""
+    if targets.ndim != 2 or len(targets) < 2 or targets.shape[1] < 2:
+        return False
+    values = targets.double()
+    return bool((values.sum(1) == 1).all()) and bool(((values == 0) | (values == 1)).all())
 
 
 def label_remedy(targets: Tensor) -> str:
     """How to make class labels of these targets, to follow what was given; empty if not known."""
-    several = targets.ndim == 2 and targets.shape[1] > 1
-    if several and bool((targets.sum(1) == 1).all()) and bool((targets.amax(1) == 1).all()):
+    if is_one_hot(targets):
         return "; targets.argmax(1) makes labels of one-hot rows"
     if targets.ndim == 2 and targets.shape[1] == 1:
         whole = "" if is_integer(targets.dtype) else ".long()"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sbmc.checks import BadInput, describe_value, nearest
 from sbmc.likelihoods.bernoulli import Bernoulli
-from sbmc.likelihoods.categorical import Categorical, is_integer, label_remedy
+from sbmc.likelihoods.categorical import Categorical, is_integer, is_one_hot, label_remedy
 from sbmc.likelihoods.custom import Custom
 from sbmc.likelihoods.dense import DenseCategorical
 from sbmc.likelihoods.from_distribution import FromDistribution
@@ -35,6 +35,23 @@ NAMED: dict[str, Callable[[], Likelihood]] = {
     "negative-binomial": NegativeBinomial,
 }
 """The likelihoods that have a string."""
+
+# The same for a type checker: what is predicted under a likelihood that is given.
+OfClasses = (
+    Literal["categorical", "bernoulli", "multi-label", "segmentation", "tagging"]
+    | Categorical
+    | Bernoulli
+    | MultiLabel
+    | DenseCategorical
+)
+OfNumbers = (
+    Literal["gaussian", "gaussian-network", "student-t", "poisson", "negative-binomial"]
+    | Gaussian
+    | StudentT
+    | Poisson
+    | NegativeBinomial
+    | Callable[[Tensor, Tensor], Tensor]
+)
 
 _CLASSES: dict[str, type[Likelihood]] = {
     each.name: each
@@ -81,7 +98,7 @@ def as_likelihood(likelihood: object) -> Likelihood:
     Raises:
         BadInput: it is none of these.
 
-    Example:
+    Examples:
         >>> as_likelihood("student-t").df
         4.0
     """
@@ -118,7 +135,7 @@ def from_description(
         TypeError: settings that the likelihood does not have, or lacks.
         BadInput: settings that break their rules.
 
-    Example:
+    Examples:
         >>> from_description({"name": "gaussian", "noise_variance": 2.0}).noise_variance
         2.0
     """
@@ -144,13 +161,15 @@ def infer_likelihood(targets: Tensor, outputs: Tensor) -> Inferred:
     Raises:
         BadInput: they fit none, or several.
 
-    Example:
+    Examples:
         >>> infer_likelihood(torch.zeros(4), torch.zeros(2, 1)).reason
         'targets are numbers in the shape of the outputs'
     """
     shape, width = tuple(targets.shape[1:]), tuple(outputs.shape[1:])
     one_each = shape in ((), (1,))
-    if targets.is_floating_point():
+    if shape == width and outputs.ndim == 2 and is_one_hot(targets):
+        pass  # labels of classes as easily as numbers or several labels: the user has to say
+    elif targets.is_floating_point():
         if outputs.ndim == 2 and (shape == width or (shape == () and width == (1,))):
             return Inferred(Gaussian(), "targets are numbers in the shape of the outputs")
     elif outputs.ndim > 2:
@@ -191,6 +210,12 @@ def _dense(targets: Tensor, outputs: Tensor) -> Inferred:
 
 
 def _readings(targets: Tensor, width: tuple[int, ...]) -> str:
+    if tuple(targets.shape[1:]) == width and is_one_hot(targets):
+        return (
+            "They can be read in several ways: as one-hot labels, for which "
+            'targets.argmax(1) makes those of "categorical"; as "multi-label"; or as numbers, '
+            '"gaussian".'
+        )
     if targets.is_floating_point() and targets.ndim == 1 and width == (2,):
         return (
             'They can be read in two ways: sbmc.Gaussian(noise="network") for a mean and a log '

@@ -28,7 +28,7 @@ class DenseCategorical(Likelihood):
             in `nn.CrossEntropyLoss`, or -1 for `(examples, *positions, classes)`.
         ignore_index: a label of positions that do not count, such as -100; None for none.
 
-    Example:
+    Examples:
         >>> labels = torch.tensor([[0, 1, -100]])
         >>> tagging = DenseCategorical(dims=1, axis=-1, ignore_index=-100)
         >>> tagging.log_prob(torch.zeros(1, 1, 3, 2), labels).exp()

@@ -36,7 +36,7 @@ class FromDistribution(Likelihood):
             of the latter, `"counts"`, or else `"real"`.
         output_dims: how many axes the outputs of one row have.
 
-    Example:
+    Examples:
         >>> from torch.distributions import Laplace
         >>> laplace = FromDistribution(lambda outputs: Laplace(outputs, 0.5))
         >>> laplace.log_prob(torch.zeros(2, 3, 1), torch.zeros(3, 1)).exp()[0]

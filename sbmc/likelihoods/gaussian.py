@@ -33,7 +33,7 @@ class Gaussian(NoisyLikelihood):
             with the weights; `"shared"`, one for all outputs; `"network"`, given by the network,
             whose outputs are the means and then as many log variances.
 
-    Example:
+    Examples:
         >>> outputs = torch.tensor([[[0.0, math.log(4.0)]]])  # a mean and a log variance
         >>> Gaussian(noise="network").distribution(outputs).variance
         tensor([[[4.]]])

@@ -68,7 +68,7 @@ class Likelihood(ABC):
         Returns:
             The likelihood; the distribution also gives its predictions and their noise.
 
-        Example:
+        Examples:
             >>> from torch.distributions import Laplace
             >>> Likelihood.of(lambda outputs: Laplace(outputs, 1.0)).kind
             'real'

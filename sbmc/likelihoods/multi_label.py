@@ -25,7 +25,7 @@ class MultiLabel(Likelihood):
 
     Predictions have the probabilities of off and on for each label, `(examples, labels, 2)`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> targets = torch.tensor([[1.0, 0.0, 1.0]])
         >>> MultiLabel().log_prob(torch.zeros(1, 1, 3), targets).exp()

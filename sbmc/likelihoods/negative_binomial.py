@@ -29,7 +29,7 @@ class NegativeBinomial(NoisyLikelihood):
         dispersion: d, if it is known.
         noise: where it is not known, as for `Gaussian`. The columns are log d.
 
-    Example:
+    Examples:
         >>> NegativeBinomial(dispersion=0.5).distribution(torch.zeros(1, 1)).variance.item()
         1.5
     """

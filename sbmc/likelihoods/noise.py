@@ -45,7 +45,7 @@ def softened(logs: Tensor) -> Tensor:
     Returns:
         Numbers of the same shape.
 
-    Example:
+    Examples:
         >>> softened(torch.tensor([-7.0, 20.0, 1e6])).tolist()
         [-7.0, 20.0, 33.815...]
     """
@@ -133,13 +133,20 @@ class NoisyLikelihood(Likelihood):
         return values
 
 
+# Of the search for the noise: how many steps, how far one goes in a logarithm, the distance at
+# which slopes are compared, and what counts as rounding.
+MOST_STEPS, LONGEST_STEP, NEARBY, ROUNDING = 100, 2.0, 1e-4, 1e-12
+
+
 def estimate_noise(
     likelihood: NoisyLikelihood, outputs: Tensor, targets: Tensor, weights: Tensor | None = None
 ) -> Tensor:
     """The most probable logarithms of the noise, with the network's outputs as they are.
 
-    It maximises the log likelihood of all rows plus the log prior, in float64, by L-BFGS: a
-    function of one or a few numbers, whose optimum is inside since the prior has tails.
+    It maximises the log likelihood of all rows plus the log prior, in float64, by Newton's method
+    with steps that are halved until they gain: a function of one or a few numbers, whose optimum is
+    inside since the prior has tails. torch's optimisers and its second derivatives would import its
+    compiler first, which takes a second; here second derivatives are differences of first ones.
 
     Args:
         likelihood: one that learns its noise.
@@ -150,7 +157,7 @@ def estimate_noise(
     Returns:
         `(columns,)` in the dtype of the outputs.
 
-    Example:
+    Examples:
         >>> from sbmc.likelihoods.gaussian import Gaussian
         >>> targets = torch.tensor([1.0, -1.0]).repeat(5_000).unsqueeze(1)
         >>> round(estimate_noise(Gaussian(), torch.zeros(10_000, 1), targets).item(), 3)
@@ -159,26 +166,31 @@ def estimate_noise(
     locations, values = outputs.detach().double(), targets.double()
     prior = likelihood.noise_prior(values, weights)
     counts = 1.0 if weights is None else weights.double()
-    logs = prior.mean.clone().requires_grad_()
-    search = torch.optim.LBFGS(
-        [logs],
-        max_iter=100,
-        tolerance_grad=1e-10,
-        tolerance_change=1e-14,
-        line_search_fn="strong_wolfe",
-    )
 
-    def loss() -> Tensor:
-        search.zero_grad()
+    def lack(logs: Tensor) -> Tensor:
         both = torch.cat([locations, logs.expand(len(locations), -1)], -1)
-        lack = -(counts * likelihood.log_prob(both, values)).sum()
-        lack = lack + 0.5 * ((logs - prior.mean) / prior.deviation).square().sum()
-        (lack / len(locations)).backward()
-        return lack.detach() / len(locations)
+        surprise = -(counts * likelihood.log_prob(both, values)).sum()
+        return surprise + 0.5 * ((logs - prior.mean) / prior.deviation).square().sum()
 
-    with torch.enable_grad():
-        search.step(loss)
-    return logs.detach().to(outputs.dtype)
+    def slope(logs: Tensor) -> Tensor:
+        with torch.enable_grad():
+            point = logs.detach().requires_grad_()
+            return torch.autograd.grad(lack(point), point)[0]
+
+    logs = prior.mean.clone()
+    for _ in range(MOST_STEPS):
+        value, gradient = lack(logs), slope(logs)
+        # Each column has noise of its own: the second derivatives are a diagonal.
+        curvature = (slope(logs + NEARBY) - slope(logs - NEARBY)) / (2 * NEARBY)
+        # Where the function is not convex, the prior's curvature gives a direction downhill.
+        step = gradient / torch.where(curvature > 0, curvature, prior.deviation**-2)
+        step = step.clamp(-LONGEST_STEP, LONGEST_STEP)
+        while lack(logs - step) > value + ROUNDING * value.abs():
+            step = step / 2
+        logs = logs - step
+        if bool((step.abs() <= ROUNDING * (1 + logs.abs())).all()):
+            break
+    return logs.to(outputs.dtype)
 
 
 def spread(targets: Tensor, columns: int, weights: Tensor | None = None) -> Tensor:

@@ -19,7 +19,7 @@ from sbmc.likelihoods.noise import softened
 class Poisson(Likelihood):
     """Counts: outputs are logarithms of the rates, log p(y | f) = y·f − exp(f) − log y!
 
-    Example:
+    Examples:
         >>> Poisson().distribution(torch.zeros(1, 1)).variance
         tensor([[1.]])
     """

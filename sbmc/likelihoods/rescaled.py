@@ -29,7 +29,7 @@ class Rescaled(Likelihood):
     Raises:
         BadInput: the base has other targets than numbers, or a scale is not positive.
 
-    Example:
+    Examples:
         >>> from sbmc.likelihoods.gaussian import Gaussian
         >>> celsius = Gaussian(noise_variance=1.0)
         >>> fahrenheit = Rescaled(celsius, [32.0], [1.8])

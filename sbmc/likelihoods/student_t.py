@@ -30,7 +30,7 @@ class StudentT(NoisyLikelihood):
         scale: c, if it is known.
         noise: where it is not known, as for `Gaussian`. The columns are log c².
 
-    Example:
+    Examples:
         >>> StudentT(df=4.0, scale=1.0).distribution(torch.zeros(1, 1)).variance
         tensor([[2.]])
     """

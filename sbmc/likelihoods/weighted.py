@@ -26,7 +26,7 @@ class Weighted(Likelihood):
         base: the likelihood of a row.
         weights: of all rows, `(rows,)`.
 
-    Example:
+    Examples:
         >>> from sbmc.likelihoods.gaussian import Gaussian
         >>> twice = Weighted(Gaussian(noise_variance=1.0), torch.tensor([1.0, 2.0]))
         >>> targets = twice.check(torch.zeros(2), torch.zeros(2, 1))
@@ -132,7 +132,7 @@ def class_weights(labels: Tensor) -> Tensor:
     Raises:
         BadInput: labels are not integers.
 
-    Example:
+    Examples:
         >>> class_weights(torch.tensor([0, 0, 0, 1]))
         tensor([0.6667, 0.6667, 0.6667, 2.0000])
     """

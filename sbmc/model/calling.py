@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,14 @@ from sbmc.checks import BadInput, Phrase, require
 from sbmc.model.data import Inputs, leaves
 from sbmc.storage.arrays import has_values
 
-# Layers by the attribute that says how many features they take, and the axis that has them.
-_WIDTHS = {"in_features": -1, "in_channels": 1, "num_features": 1}
+# Layers by the attribute that says what they take: the axis that has it, and its name.
+_WIDTHS = {
+    "in_features": (-1, "feature"),
+    "in_channels": (1, "channel"),
+    "num_features": (1, "feature"),
+}
+# Inputs with more numbers are not tried as a single example.
+_LARGEST_EXAMPLE = 10_000_000
 
 
 @contextmanager
@@ -24,13 +31,13 @@ def errors_in_words(model: nn.Module, inputs: Inputs, name: str = "data inputs")
 
     Args:
         model: the network that is called inside.
-        inputs: what it is called with.
+        inputs: what the caller gave, of which the network may have been called with a part.
         name: what the caller knows the inputs as.
 
     Raises:
         BadInput: instead of any error of the network, which is its cause.
 
-    Example:
+    Examples:
         >>> with errors_in_words(nn.Linear(3, 1), torch.ones(2, 5)):
         ...     nn.Linear(3, 1)(torch.ones(2, 5))
         Traceback (most recent call last):
@@ -78,6 +85,11 @@ def _diagnosis(model: nn.Module, inputs: Inputs, name: str) -> str:
             f"`{name}` must be integers for the model's embedding, but got {shown}. Convert them: "
             "inputs.long()."
         )
+    if _lacks_example_axis(model, inputs):
+        return (
+            f"`{name}` must be tensors with an example axis, but got {shown}, which is "
+            "a single example for the model. Give it an axis of its own: inputs[None]."
+        )
     if width := _wrong_width(model, inputs):
         return (
             f"`{name}` must be what the model takes: {width}, but got {shown}. Reshape them, or "
@@ -119,17 +131,30 @@ def _signature_mismatch(model: nn.Module, inputs: dict[str, Tensor] | tuple[Tens
     return ""
 
 
+def _lacks_example_axis(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether the inputs are one example, which the model takes once it has an axis."""
+    if not isinstance(inputs, Tensor) or inputs.numel() > _LARGEST_EXAMPLE:
+        return False
+    try:
+        with torch.no_grad():
+            outputs = copy.deepcopy(model).eval()(inputs[None])
+    except Exception:  # whatever the network meets with these inputs too
+        return False
+    return isinstance(outputs, Tensor) and outputs.ndim > 0 and len(outputs) == 1
+
+
 def _wrong_width(model: nn.Module, inputs: Inputs) -> str:
     """Which layer takes another number of features than the inputs have, if it is the first."""
     if not isinstance(inputs, Tensor) or inputs.ndim < 2:
         return ""
     for layer in model.modules():
-        for attribute, axis in _WIDTHS.items():
+        for attribute, (axis, noun) in _WIDTHS.items():
             width = getattr(layer, attribute, None)
             if isinstance(width, int) and not isinstance(layer, nn.Bilinear):
                 if inputs.ndim > 1 and inputs.shape[axis] == width:
                     return ""
-                return f"its layer of type {type(layer).__name__} takes {width} features"
+                plural = "" if width == 1 else "s"
+                return f"its layer of type {type(layer).__name__} takes {width} {noun}{plural}"
     return ""
 
 
@@ -183,11 +208,17 @@ def require_dependence(outputs: Tensor) -> None:
     require(outputs.requires_grad, "model", rule, Phrase(shown))
 
 
-def refuse_probabilities(outputs: Tensor) -> None:
+def refuse_probabilities(
+    outputs: Tensor,
+    name: str = "model",
+    remedy: str = 'Leave the softmax out; or say likelihood="categorical" if these are logits.',
+) -> None:
     """Refuse outputs that are probabilities where logits are taken.
 
     Args:
         outputs: of the network, `(rows, classes)`.
+        name: the argument that the network is.
+        remedy: a sentence that says what to do.
 
     Raises:
         BadInput: no output is negative and those of each row sum to one.
@@ -197,7 +228,6 @@ def refuse_probabilities(outputs: Tensor) -> None:
     # Float16 sums of many classes round by more than that, and are then taken for logits.
     if likely and outputs.ndim == 2 and outputs.shape[-1] > 1:
         raise BadInput(
-            "`model` must be a network that returns logits, but got outputs that sum to one, as "
-            "after a softmax, which would be taken twice. Leave the softmax out; or say "
-            'likelihood="categorical" if these are logits.'
+            f"`{name}` must be a network that returns logits, but got outputs that sum to one, as "
+            f"after a softmax, which would be taken twice. {remedy}"
         )

@@ -47,7 +47,7 @@ class Chunks:
             particles: of the chunk.
             several: whether there are other chunks of particles.
 
-        Example:
+        Examples:
             >>> [Chunks(40, 10, alone=155).examples_for(n) for n in (1, 2, 5, 10)]
             [155, 117, 68, 40]
             >>> Chunks(256, 64, together=1000).examples_for(64, several=True)
@@ -64,7 +64,7 @@ class Chunks:
     def split(self, particles: int) -> list[slice]:
         """Chunks of so many particles, as few as are allowed and as even as can be.
 
-        Example:
+        Examples:
             >>> [(part.start, part.stop) for part in Chunks(100, 64).split(80)]
             [(0, 40), (40, 80)]
         """
@@ -101,7 +101,7 @@ def choose_chunks(
     Raises:
         BadInput: a limit that leaves no room for one example and one particle.
 
-    Example:
+    Examples:
         >>> choose_chunks(Footprint(shared=28_000, own=12_500), 1_200)
         Chunks(examples=41, particles=10, alone=155, together=None)
         >>> choose_chunks(Footprint(shared=3_072, own=32), 25_000)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -20,7 +20,7 @@ from torch.utils.data import (
 )
 
 from sbmc.checks import BadInput, Phrase, describe_value, require
-from sbmc.model.hugging_face import in_torch_format
+from sbmc.model.hugging_face import in_torch_format, refuse_splits
 from sbmc.model.reading import dataset_length, read_batch
 from sbmc.storage.arrays import as_tensor
 from sbmc.storage.tables import is_table
@@ -115,11 +115,12 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     Raises:
         BadInput: the data are empty, of unequal length, not finite, or differ when read twice.
 
-    Example:
+    Examples:
         >>> import torch
         >>> len(as_examples((torch.zeros(3, 2), torch.tensor([0, 1, 1]))))
         3
     """
+    refuse_splits(data, name)
     if isinstance(data, Examples):
         examples = data
     elif isinstance(data, (tuple, list)) and len(data) == 2:
@@ -175,6 +176,7 @@ def _form(inputs: Inputs) -> str:
 
 def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
     """Inputs alone: tensors or arrays, in a tuple or a dict if there are several."""
+    refuse_splits(inputs, name)
     if _is_mapping(inputs):
         named = all(isinstance(key, str) for key in inputs.keys())  # noqa: SIM118
         require(named, name, "a dict of tensors by the names of forward's arguments", inputs)
@@ -230,8 +232,8 @@ def _is_mapping(value: Any) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is a tensor, an array, a table, a dict of them, or text: no data set."""
-    array = isinstance(value, (Tensor, np.ndarray, str, bytes)) or is_table(value)
+    """Whether it is a tensor, an array, a table, a dict of them, text or a module: no data set."""
+    array = isinstance(value, (Tensor, np.ndarray, str, bytes, nn.Module)) or is_table(value)
     return array or _is_mapping(value)
 
 
@@ -329,7 +331,8 @@ def _require_same(again: Examples, inputs: Inputs, targets: Tensor, name: str) -
 def _check(examples: Examples, name: str) -> None:
     check_inputs(examples.inputs, f"{name} inputs")
     targets, label = examples.targets, f"{name} targets"
-    require(targets.ndim > 0, label, "a tensor with an example axis", Phrase("a scalar"))
+    scalar = Phrase("a scalar; targets[None] gives a single example its axis")
+    require(targets.ndim > 0, label, "a tensor with an example axis", scalar)
     expected = count(examples.inputs)
     require(len(targets) == expected, label, f"as many as the inputs ({expected})", len(targets))
     _require_finite(targets, label)

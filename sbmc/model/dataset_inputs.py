@@ -43,7 +43,7 @@ def dataset_inputs(dataset: Any, arity: int | None = None, name: str = "inputs")
     Raises:
         BadInput: it is empty, or its items cannot be put together.
 
-    Example:
+    Examples:
         >>> from torch.utils.data import TensorDataset
         >>> dataset_inputs(TensorDataset(torch.ones(3, 2), torch.tensor([0, 1, 1]))).shape
         torch.Size([3, 2])

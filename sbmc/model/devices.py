@@ -23,7 +23,7 @@ def as_device(value: Any, name: str = "device") -> torch.device:
     Raises:
         BadInput: torch knows no such device, or this machine has none.
 
-    Example:
+    Examples:
         >>> as_device("cpu")
         device(type='cpu')
     """

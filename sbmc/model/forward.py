@@ -108,7 +108,7 @@ def choose_forward(
     probe = rows(inputs, 0, PROBE_EXAMPLES)
     theta = _two_particles(space.flatten(model))
     # Called before anything else, so that a model that fails on these inputs says so itself.
-    with errors_in_words(model, probe, "inputs"):
+    with errors_in_words(model, inputs, "inputs"):
         expected = _reference(model, space, theta, probe, gradient)
         require_rows(expected.outputs[0], probe)
     reason = ""

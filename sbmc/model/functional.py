@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from sbmc.model.data import Inputs
+from sbmc.model.data import Inputs, tree_map
 from sbmc.model.outputs import as_logits
 from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import Lock
@@ -85,3 +86,12 @@ class CopiedModel:
     def prepared_bytes(self, inputs: Inputs) -> int:
         """Nothing is prepared."""
         return 0
+
+    def _one_after_another(self, theta: Tensor, inputs: Inputs, stacked: bool) -> Tensor:
+        """Outputs `(particles, examples, ...)`, one call of the module for each particle."""
+        outputs = []
+        for particle, row in enumerate(theta.unbind()):
+            batch = tree_map(itemgetter(particle), inputs) if stacked else inputs
+            with self._module_lock:
+                outputs.append(call_model(self._module, self.space.split(row), batch))
+        return torch.stack(outputs)

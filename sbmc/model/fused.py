@@ -49,7 +49,7 @@ class FusedForward:
     Raises:
         Unsupported: the model has a part that cannot be recorded.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from sbmc.model.parameters import select_parameters
         >>> net = nn.Linear(3, 2)

@@ -29,3 +29,22 @@ def in_torch_format(dataset: Any, name: str) -> Any:
             f" Tokenise it, and leave it out: dataset.remove_columns({texts!r})."
         )
     return dataset
+
+
+def refuse_splits(data: Any, name: str) -> None:
+    """Refuse several splits of one data set, of which one has to be chosen.
+
+    Args:
+        data: anything; splits are a dict of data sets.
+        name: what error messages call it.
+
+    Raises:
+        BadInput: it is such a dict; the message has the names of the splits.
+    """
+    if not isinstance(data, dict) or not data:
+        return
+    if all(hasattr(split, "column_names") for split in data.values()):
+        raise BadInput(
+            f"`{name}` must be one split of a data set, but got a dict of them: "
+            f"{', '.join(map(repr, data))}. Choose one, such as data[{next(iter(data))!r}]."
+        )

@@ -33,7 +33,7 @@ def resolve_likelihood(
     Raises:
         BadInput: it is none, or targets and outputs do not decide.
 
-    Example:
+    Examples:
         >>> data = Examples(torch.zeros(4, 2), torch.tensor([0, 1, 1, 2]))
         >>> resolve_likelihood(None, nn.Linear(2, 3), data).likelihood
         Categorical()
@@ -42,7 +42,7 @@ def resolve_likelihood(
         return Inferred(as_likelihood(likelihood), "")
     module = evaluation_copy(model, ParameterSpace((), ()))
     few = rows(examples.inputs, 0, 2)
-    with torch.no_grad(), errors_in_words(module, few, f"{name} inputs"):
+    with torch.no_grad(), errors_in_words(module, examples.inputs, f"{name} inputs"):
         outputs = call_model(module, {}, few)
     require_rows(outputs, few)
     inferred = infer_likelihood(examples.targets, outputs)

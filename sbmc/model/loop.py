@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from sbmc.model.data import Inputs, tree_map
-from sbmc.model.functional import CopiedModel, call_model
+from sbmc.model.data import Inputs
+from sbmc.model.functional import CopiedModel
 
 
 class LoopForward(CopiedModel):
@@ -20,7 +19,8 @@ class LoopForward(CopiedModel):
         model: the network; never changed.
         space: which of its parameters the vectors stand for.
 
-    Example:
+    Examples:
+        >>> import torch
         >>> from sbmc.model.parameters import select_parameters
         >>> net = torch.nn.Linear(3, 2)
         >>> forward = LoopForward(net, select_parameters(net))
@@ -41,13 +41,4 @@ class LoopForward(CopiedModel):
         Returns:
             Outputs `(particles, examples, ...)`.
         """
-        outputs = []
-        for particle, row in enumerate(theta.unbind()):
-            batch = _one_of(inputs, particle) if stacked else inputs
-            with self._module_lock:
-                outputs.append(call_model(self._module, self.space.split(row), batch))
-        return torch.stack(outputs)
-
-
-def _one_of(inputs: Inputs, particle: int) -> Inputs:
-    return tree_map(lambda t: t[particle], inputs)
+        return self._one_after_another(theta, inputs, stacked)

@@ -20,7 +20,7 @@ def refuse_modes(function: str, *, gradients: bool = True) -> None:
     Raises:
         BadInput: such a mode is on.
 
-    Example:
+    Examples:
         >>> with torch.autocast("cpu"):
         ...     refuse_modes("fit")
         Traceback (most recent call last):

@@ -107,7 +107,7 @@ def learn_noise(
     Raises:
         BadInput: targets that do not fit the network's outputs.
 
-    Example:
+    Examples:
         >>> from sbmc.likelihoods import Gaussian
         >>> from sbmc.model.parameters import select_parameters
         >>> net, data = nn.Linear(2, 3), Examples(torch.zeros(4, 2), torch.ones(4, 3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from sbmc.checks import Phrase, require
@@ -11,7 +13,8 @@ def as_logits(output: object) -> Tensor:
     """Take the tensor that the likelihood reads out of what a model returned.
 
     Args:
-        output: a tensor, or an object with a tensor `.logits` (Hugging Face).
+        output: a tensor, or an object with a tensor `.logits` or a dict with one under that name
+            (Hugging Face).
 
     Returns:
         The tensor, as it came.
@@ -20,13 +23,16 @@ def as_logits(output: object) -> Tensor:
         BadInput: the model returned something else. Nothing is guessed: the first of a tuple may be
             the logits or the loss.
 
-    Example:
+    Examples:
         >>> import torch
         >>> as_logits(torch.zeros(5, 2)).shape
         torch.Size([5, 2])
     """
-    found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    rule = "a module that returns a tensor, or an object with a tensor `.logits`"
+    if isinstance(output, Mapping):
+        found = output.get("logits")
+    else:
+        found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    rule = "a module that returns a tensor, or a dict or an object with a tensor `.logits`"
     require(isinstance(found, Tensor), "model", rule, output)
     assert isinstance(found, Tensor)  # for the type checker; `require` has seen to it
     kind = Phrase(f"outputs of dtype {found.dtype}")

@@ -78,7 +78,7 @@ def select_parameters(model: nn.Module, parameters: Selection = "all") -> Parame
     Raises:
         BadInput: nothing is trainable, nothing matches, or a weight is not finite.
 
-    Example:
+    Examples:
         >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
         >>> select_parameters(net, "last").names
         ('2.weight', '2.bias')

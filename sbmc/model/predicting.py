@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from sbmc.likelihoods import Categorical
 from sbmc.log import logger
+from sbmc.model.calling import errors_in_words
 from sbmc.model.chunks import ACTIVATION_BYTES
 from sbmc.model.data import Inputs, count, rows
 from sbmc.model.forward import Forward, build_forward
 from sbmc.model.frozen_part import SplitModel, split_model
+from sbmc.model.functional import call_model
 from sbmc.model.fused import FusedForward
 from sbmc.model.kernels.native.chain import ChainKernel
 from sbmc.model.kernels.native.plan import NotAChain, find_steps
@@ -161,10 +163,21 @@ def _find_chain(
 
 
 def build_evaluator(
-    model: nn.Module, space: ParameterSpace, inputs: Inputs
+    model: nn.Module, space: ParameterSpace, few: Inputs, inputs: Inputs
 ) -> tuple[Forward, SplitModel | None]:
-    """The forward for `space`; of the final layer only, if nothing else is sampled."""
-    few = rows(inputs, 0, 2)
+    """The forward for `space`; of the final layer only, if nothing else is sampled.
+
+    Args:
+        model: the network.
+        space: the parameters that vary between particles.
+        few: examples to try it on, where the model is.
+        inputs: all of them, of which a refusal speaks.
+
+    Raises:
+        BadInput: the model cannot be called with the inputs.
+    """
+    with torch.no_grad(), errors_in_words(model, inputs, "inputs"):
+        call_model(model, {}, few)
     split = split_model(model, space, few)
     if split is None:
         return build_forward(model, space, few, gradient=False), None

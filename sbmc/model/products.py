@@ -31,7 +31,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         `(..., outputs)`.
 
-    Example:
+    Examples:
         >>> x, weight = torch.ones(300, 64), torch.ones(64, 64)
         >>> torch.equal(linear(x, weight), F.linear(x, weight))
         True

@@ -63,7 +63,7 @@ def record(model: nn.Module, space: ParameterSpace, inputs: Inputs) -> Recording
         Unsupported: the code looks at values, draws random numbers, writes into a part of a tensor,
             or does other things for different numbers of examples.
 
-    Example:
+    Examples:
         >>> from sbmc.model.parameters import select_parameters
         >>> net = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
         >>> recording = record(net, select_parameters(net), torch.zeros(2, 3))

@@ -51,7 +51,7 @@ class Replay:
         fast: whether some operations may be carried out by faster ones, equal to rounding. A
             recording of the replay would have those in it.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from sbmc.model.parameters import select_parameters
         >>> from sbmc.model.recorder import record

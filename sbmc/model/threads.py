@@ -38,7 +38,7 @@ class Lock:
 
     The same thread may take it twice. A copy is a lock of its own.
 
-    Example:
+    Examples:
         >>> import copy
         >>> with (lock := Lock()), copy.copy(lock):
         ...     print("both are taken")
@@ -116,7 +116,7 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> I
     Returns:
         The results, in the order of the items, as they come. The first error is raised.
 
-    Example:
+    Examples:
         >>> list(side_by_side(lambda x: x + 1, [1, 2, 3]))
         [2, 3, 4]
     """
@@ -129,7 +129,7 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> I
 def even_chunks(items: int, chunks: int) -> list[slice]:
     """Slices of about the same size, at most `chunks` of them, that cover so many items.
 
-    Example:
+    Examples:
         >>> even_chunks(5, 2)
         [slice(0, 2, None), slice(2, 5, None)]
     """
@@ -186,7 +186,7 @@ def threads_for(
 def thread_count() -> int:
     """How many pieces of work run side by side in this thread's name.
 
-    Example:
+    Examples:
         >>> with torch_threads(2), threads_for(2**30, 10, apart=True):
         ...     thread_count(), torch.get_num_threads()
         (2, 1)

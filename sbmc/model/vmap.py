@@ -16,14 +16,17 @@ class VmapForward(CopiedModel):
 
     The model runs in evaluation mode, with its own buffers and frozen parameters, on a copy of it
     made once. Models that draw random numbers in evaluation mode are refused by torch, since the
-    likelihood must be a function of the parameters. Models whose Python code looks at values
-    (`if x.sum() > 0`, `.item()`) cannot be vectorised: see `LoopForward`.
+    likelihood must be a function of the parameters. Models whose Python code looks at values that
+    depend on the parameters (`if x.sum() > 0`, `.item()`) cannot be vectorised: see `LoopForward`.
+    Code that looks at the inputs alone, as Hugging Face's does to see whether a mask has zeros, can
+    be, as long as all particles have the same inputs; with inputs of their own they are evaluated
+    one after another.
 
     Args:
         model: the network; never changed.
         space: which of its parameters the vectors stand for.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from sbmc.model.parameters import select_parameters
         >>> net = torch.nn.Linear(3, 2)
@@ -33,6 +36,7 @@ class VmapForward(CopiedModel):
     """
 
     path = "vmap"
+    _looks_at_inputs = False
 
     def __call__(self, theta: Tensor, inputs: Inputs, *, stacked: bool = False) -> Tensor:
         """Evaluate every particle; differentiable in `theta`.
@@ -50,6 +54,14 @@ class VmapForward(CopiedModel):
             return call_model(self._module, parameters, batch)
 
         each = vmap(one, in_dims=(0, 0 if stacked else None), randomness="error")
-        # `vmap` hides that gradients are wanted, by which attention layers would know.
-        with self._module_lock, without_shortcuts(), without_fallback_warnings():
-            return each(self.space.split(theta), inputs)
+        if not (stacked and self._looks_at_inputs):
+            try:
+                # `vmap` hides that gradients are wanted, by which attention layers would know.
+                with self._module_lock, without_shortcuts(), without_fallback_warnings():
+                    return each(self.space.split(theta), inputs)
+            except RuntimeError as error:
+                if not (stacked and "data-dependent control flow" in str(error)):
+                    raise
+            self._looks_at_inputs = True
+        with without_shortcuts():
+            return self._one_after_another(theta, inputs, stacked)

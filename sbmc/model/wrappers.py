@@ -24,7 +24,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
     Returns:
         The network, which is the same object. Whatever is no such module is returned as it is.
 
-    Example:
+    Examples:
         >>> net = nn.Linear(2, 1)
         >>> unwrapped(nn.DataParallel(net)) is net
         True

@@ -14,13 +14,21 @@ from sbmc.posterior.export.export import Exported, export_posterior
 from sbmc.posterior.thinning import thin
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from sbmc.posterior.posterior import Posterior
 
 
 class Compressible:
     """The methods of a posterior that make it smaller, or something that other programs run."""
 
-    def thin(self, k: int, x: Any = None) -> Posterior:
+    def first(self, islands: int) -> Self:
+        """The posterior of the first islands only, as a run with so many would have given it."""
+        from sbmc.posterior.first_islands import first_islands
+
+        return cast("Self", first_islands(cast("Posterior", self), islands))
+
+    def thin(self, k: int, x: Any = None) -> Self:
         """Keep the k particles whose mixture predicts most like that of all of them.
 
         Their weights are fitted anew (`sbmc.posterior.thinning` has the rule), so that a particle
@@ -39,14 +47,14 @@ class Compressible:
         Raises:
             BadInput: k is no positive integer, or the inputs are not known.
 
-        Example:
+        Examples:
             >>> import sbmc, torch
             >>> x = torch.randn(40, 2)
             >>> posterior = sbmc.fit(nn.Linear(2, 2), (x, (x[:, 0] > 0).long()), s=0.1)
             >>> posterior.thin(3).positions.shape
             torch.Size([1, 3, 6])
         """
-        return thin(cast("Posterior", self), k, x)
+        return cast("Self", thin(cast("Posterior", self), k, x))
 
     def distil(
         self,
@@ -90,7 +98,7 @@ class Compressible:
             BadInput: targets are neither classes nor numbers with Gaussian noise, the network has
                 another number of outputs, or the training inputs are not known.
 
-        Example:
+        Examples:
             >>> import sbmc, torch
             >>> x = torch.randn(40, 2)
             >>> posterior = sbmc.fit(nn.Linear(2, 2), (x, (x[:, 0] > 0).long()), s=0.1)
@@ -145,7 +153,7 @@ class Compressible:
                 Gaussian noise, or a network that cannot be traced.
             ImportError: packages for ONNX are missing.
 
-        Example:
+        Examples:
             >>> import sbmc, tempfile, torch
             >>> x = torch.randn(40, 2)
             >>> posterior = sbmc.fit(nn.Linear(2, 2), (x, (x[:, 0] > 0).long()), s=0.1)

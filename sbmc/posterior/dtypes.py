@@ -20,7 +20,7 @@ def as_dtype(name: str) -> torch.dtype:
     Raises:
         BadInput: torch has no such dtype.
 
-    Example:
+    Examples:
         >>> as_dtype("torch.bfloat16")
         torch.bfloat16
     """

@@ -7,9 +7,10 @@ from dataclasses import replace
 from sbmc.checks import Phrase, is_whole, require
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.weights import STACKED
+from sbmc.prediction.kinds import PredictionT
 
 
-def first_islands(posterior: Posterior, islands: int) -> Posterior:
+def first_islands(posterior: Posterior[PredictionT], islands: int) -> Posterior[PredictionT]:
     """What a run with fewer islands would have given: islands need nothing of each other.
 
     Args:
@@ -52,7 +53,7 @@ def first_islands(posterior: Posterior, islands: int) -> Posterior:
         wall_seconds=None,
         prior_epochs=curvature,
     )
-    smaller = Posterior(
+    smaller: Posterior[PredictionT] = Posterior(
         posterior.model,
         posterior.space,
         posterior.likelihood,
@@ -66,4 +67,5 @@ def first_islands(posterior: Posterior, islands: int) -> Posterior:
     )
     smaller.priors = None if posterior.priors is None else posterior.priors[:completed]
     smaller.power = posterior.power
+    smaller.recipe = posterior.recipe
     return smaller

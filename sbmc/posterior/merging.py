@@ -13,10 +13,11 @@ from sbmc.islands.checkpoints import differences
 from sbmc.islands.cost import Cost
 from sbmc.posterior.identity import DIVISIBLE, comparable
 from sbmc.posterior.posterior import Posterior
+from sbmc.prediction.kinds import PredictionT
 from sbmc.storage.mapped import release_pages, room_beside
 
 
-def merge(posteriors: Sequence[Posterior]) -> Posterior:
+def merge(posteriors: Sequence[Posterior[PredictionT]]) -> Posterior[PredictionT]:
     """Put the islands of several posteriors together, as if one run had made them all.
 
     Islands are independent, so that two machines can each sample some of them: with the same seed
@@ -33,7 +34,7 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
         BadInput: two of them are not parts of one run, and the message names the difference; or an
             island is in two of them, and would count twice.
 
-    Example:
+    Examples:
         >>> import sbmc
         >>> net, data = torch.nn.Linear(2, 2), (torch.randn(20, 2), torch.randint(2, (20,)))
         >>> options = dict(sampler=sbmc.HMC(steps=3), particles=4, islands=2)
@@ -74,7 +75,7 @@ def merge(posteriors: Sequence[Posterior]) -> Posterior:
     completed = [k for k, report in enumerate(reports) if report.outcome == "completed"]
     rows = [completed.index(k) for k in order if k in set(completed)]
     islands = len(reports)
-    merged = Posterior(
+    merged: Posterior[PredictionT] = Posterior(
         first._model,
         first.space,
         first.likelihood,

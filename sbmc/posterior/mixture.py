@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sbmc.storage.html_tables import html_table
+
 
 @dataclass(frozen=True)
 class MixtureMember:
@@ -57,6 +59,19 @@ class Mixture:
             one = len(self.output_factors) == 1
             lines.append(f"  outputs of the network{'' if one else 's'} multiplied by {factors}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        title, *lines = str(self).splitlines()
+        # The last column says why a member is left out, if any is.
+        width = 4 if any(member.left_out for member in self.members) else 3
+        rows = [
+            (m.name, f"{m.weight:.3f}", f"{m.log_score:+.3f}", m.left_out)[:width]
+            for m in self.members
+        ]
+        headings = ("member", "weight", "log score", "why it is left out")[:width]
+        notes = [line.strip() for line in lines[len(rows) :]]
+        return html_table(rows, caption=title, headings=headings, notes=notes)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

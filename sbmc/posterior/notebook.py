@@ -1,12 +1,12 @@
-"""The HTML of a posterior in a notebook: a small table, escaped, without scripts or styles."""
+"""The HTML of a posterior in a notebook: a small table."""
 
 from __future__ import annotations
 
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sbmc.storage.html_tables import html_table
 
 if TYPE_CHECKING:
-    from sbmc.islands.health import Health
     from sbmc.posterior.posterior import Posterior
 
 
@@ -42,26 +42,5 @@ def posterior_card(posterior: Posterior) -> str:
     rows.append(("epochs per particle", f"{posterior.cost.epochs:g}"))
     if seconds is not None:
         rows.append(("seconds", f"{seconds:.1f}"))
-    rows += _verdict(posterior.health)
-    cells = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows
-    )
-    return f"<table><caption>sbmc posterior</caption>{cells}</table>"
-
-
-def _verdict(health: Health) -> list[tuple[str, str]]:
-    rows = [("health", health.word)]
-    figures: Any = health.figures
-    if figures:
-        moved, accepted = figures["displacement"], figures["acceptance"]
-        rows.append(("moved, in posterior standard deviations", _extent(moved)))
-        if accepted is not None:
-            rows.append(("acceptance of particles", _extent(accepted)))
-        rows.append(("moves after warm-up", str(figures["moves"])))
-    rows += [("why", reason) for reason in health.reasons]
-    rows += [("what to try", remedy) for remedy in health.remedies]
-    return rows
-
-
-def _extent(extent: dict[str, float]) -> str:
-    return f"median {extent['median']:.2g}, least {extent['least']:.2g}"
+    rows += posterior.health.rows()
+    return html_table(rows, caption="sbmc posterior")

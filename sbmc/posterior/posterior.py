@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +28,8 @@ from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
 from sbmc.posterior.streaming import models, predict, samples
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
+from sbmc.prediction.kinds import PredictionT
 from sbmc.prediction.mixture import mixed_prediction
-from sbmc.prediction.prediction import Prediction, RegressionPrediction
 from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.samples import Samples
 from sbmc.randomness import require_short_seed
@@ -37,11 +37,15 @@ from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
     from sbmc.confidence import BaseConfidence
+    from sbmc.posterior.recipe import Recipe
     from sbmc.prior.gaussian import AnchoredPrior
 
 
-class Posterior(Compressible):
+class Posterior(Compressible, Generic[PredictionT]):
     """A weighted ensemble of the model's parameters.
+
+    For a type checker it is a `Posterior[Prediction]` or a `Posterior[RegressionPrediction]`; see
+    `sbmc.prediction.kinds`.
 
     Attributes:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
@@ -57,6 +61,8 @@ class Posterior(Compressible):
         cost: the cost of the run.
         settings: all that decided the result, as plain values.
         fitted_confidence: the result of `confidence`, saved and loaded with the posterior; or None.
+        recipe: how to make the network and its inputs again, saved and loaded with the posterior;
+            None unless `sbmc fit` made it.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class Posterior(Compressible):
         self._evaluator_lock = Lock()
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: BaseConfidence | None = None
+        self.recipe: Recipe | None = None
         self._input_description: dict[str, Any] | None = None
         # The data of `fit`, as they were given, for `distil` and `thin`; neither copied nor saved.
         self.training_data: Any = None
@@ -191,7 +198,7 @@ class Posterior(Compressible):
             return None
         return mean_evidence(self.log_evidence)
 
-    def reweighted(self, weighting: str) -> Posterior:
+    def reweighted(self, weighting: str) -> Posterior[PredictionT]:
         """The same islands, combined in another way.
 
         Args:
@@ -222,7 +229,7 @@ class Posterior(Compressible):
         memory_limit: int | str | None = None,
         progress: bool | None = False,
         keep: str | None = None,
-    ) -> Prediction | RegressionPrediction:
+    ) -> PredictionT:
         """Predictive distribution of the ensemble, streamed in batches.
 
         Args:
@@ -243,7 +250,7 @@ class Posterior(Compressible):
         Raises:
             BadInput: inputs are empty or not finite, or the limit is too small.
         """
-        return predict(
+        prediction = predict(
             self,
             inputs,
             batch_size=batch_size,
@@ -251,6 +258,7 @@ class Posterior(Compressible):
             progress=progress,
             keep=keep,
         )
+        return cast("PredictionT", prediction)  # the likelihood decides which it is
 
     def samples(self, inputs: Any) -> Samples:
         """The outputs of every particle, with the particles' weights.
@@ -327,12 +335,6 @@ class Posterior(Compressible):
             self.fitted_confidence = fit_interval_confidence(self.predict, data, ood, **options)
         return self.fitted_confidence
 
-    def first(self, islands: int) -> Posterior:
-        """The posterior of the first islands only, as a run with so many would have given it."""
-        from sbmc.posterior.first_islands import first_islands
-
-        return first_islands(self, islands)
-
     def to_arviz(self, *, draws: int | None = None) -> Any:
         """The posterior as `arviz.InferenceData`; needs the extra `pip install 'sbmc[arviz]'`.
 
@@ -370,11 +372,7 @@ class Posterior(Compressible):
             return mixed_prediction(self._likelihood, ((o, weights[part]) for part, o in parts))
 
     def outputs(
-        self,
-        theta: Tensor,
-        inputs: Inputs,
-        most: int | None = None,
-        chosen: Tensor | None = None,
+        self, theta: Tensor, inputs: Inputs, most: int | None = None, chosen: Tensor | None = None
     ) -> Tensor:
         """The network's outputs `(particles, examples, K)` at parameters `(particles, dim)`.
 
@@ -392,7 +390,7 @@ class Posterior(Compressible):
         with self._evaluator_lock:
             if self._evaluator is None:
                 few = tree_map(lambda t: t.to(self.positions.device), rows(inputs, 0, 2))
-                forward, split = build_evaluator(self._model, self._space, few)
+                forward, split = build_evaluator(self._model, self._space, few, inputs)
                 self._input_description = {"inputs": describe_rows(few)}
                 few = few if split is None else split.features(few)
                 theta = self.positions.flatten(0, 1)[0].to(self.dtype)

@@ -23,6 +23,7 @@ from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.dtypes import as_dtype
 from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
+from sbmc.posterior.recipe import GRAPH, Recipe
 from sbmc.posterior.saved_contents import check_contents, check_weights
 from sbmc.posterior.saved_probe import (
     compare,
@@ -30,6 +31,7 @@ from sbmc.posterior.saved_probe import (
     first_and_last,
     record_outputs,
 )
+from sbmc.prediction.kinds import EitherPrediction
 from sbmc.storage.digests import contents_digest
 from sbmc.storage.files import atomic_write, parse_json
 
@@ -63,10 +65,12 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "within": posterior.within.contiguous(),
         "log_evidence": posterior.log_evidence.contiguous(),
     }
+    if posterior.recipe is not None:
+        metadata["recipe"] = posterior.recipe.as_dict()
+        if posterior.recipe.graph is not None:
+            tensors[GRAPH] = posterior.recipe.graph
     if posterior.fitted_confidence is not None:
-        from sbmc.confidence import to_state
-
-        metadata["confidence"], more = to_state(posterior.fitted_confidence)
+        metadata["confidence"], more = _confidence_storage().to_state(posterior.fitted_confidence)
         tensors |= more
     check_weights(posterior.positions, posterior.within, posterior.log_evidence, _need_to_save)
     text = json.dumps(metadata)
@@ -81,30 +85,39 @@ def _need_to_save(condition: bool, rule: str, value: object) -> None:
 
 def load(
     path: str | Path,
-    model: nn.Module,
+    model: nn.Module | None = None,
     *,
     likelihood: Callable[..., Any] | Likelihood | None = None,
-) -> Posterior:
+) -> Posterior[EitherPrediction]:
     """Read a posterior that `Posterior.save` wrote.
 
     Args:
         path: the file.
         model: the network it was made with: the same architecture, frozen weights and buffers. The
-            sampled weights may differ, since the file holds those. Never changed.
+            sampled weights may differ, since the file holds those. Never changed. It may be left
+            out for a file that has its own network: one of `sbmc fit` for a table, or one of an
+            exported graph.
         likelihood: the callable, if the posterior was made with one: code is not stored.
 
     Returns:
         The posterior; it predicts the same bits as the one that was saved.
 
     Raises:
-        BadInput: there is no such file, it is damaged or of another kind; or the model has another
-            structure, other frozen weights or buffers, or other outputs on a few made-up rows. A
-            different `likelihood` is recognised in the same way.
+        BadInput: there is no such file, it is damaged or of another kind; it has no network, and
+            none is given; or the model has another structure, other frozen weights or buffers, or
+            other outputs on a few made-up rows. A different `likelihood` is recognised likewise.
     """
-    require(isinstance(model, nn.Module), "model", "a torch.nn.Module", model)
-    model = unwrapped(model)
-    require_weights(model)
+    if model is not None:
+        require(isinstance(model, nn.Module), "model", "a torch.nn.Module", model)
+        model = unwrapped(model)
+        require_weights(model)
     metadata, tensors = _read(require_path("path", path))
+    recipe = _recipe(metadata, tensors)
+    if model is None:
+        model = recipe.build_network() if recipe is not None else None
+        rule = "the network that the file was made with, since this file has none of its own"
+        require(model is not None, "model", rule, Phrase("nothing"))
+    assert model is not None
     space = ParameterSpace(
         tuple(metadata["names"]), tuple(torch.Size(shape) for shape in metadata["shapes"])
     )
@@ -141,16 +154,41 @@ def load(
         weighting=metadata["weighting"],
     )
     posterior._input_description = description_of(metadata.get("probe"))
+    posterior.recipe = recipe
     if metadata.get("confidence") is not None:
         posterior.fitted_confidence = _confidence(path, metadata["confidence"], tensors, posterior)
     return posterior
 
 
-def _confidence(path: Any, state: Any, tensors: dict[str, Tensor], posterior: Posterior) -> Any:
-    from sbmc.confidence import from_state
+def read_recipe(path: str | Path) -> Recipe | None:
+    """How to make the network and the inputs of a posterior's file again.
 
+    Args:
+        path: the file.
+
+    Returns:
+        The recipe that `sbmc fit` stored; None for a file of `Posterior.save` alone.
+
+    Raises:
+        BadInput: there is no such file, or it is damaged or of another kind.
+    """
+    return _recipe(*_read(require_path("path", path)))
+
+
+def _recipe(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> Recipe | None:
+    content = metadata.get("recipe")
+    return None if content is None else Recipe.from_file(content, tensors)
+
+
+def _confidence_storage() -> Any:
+    from sbmc.confidence import storage
+
+    return storage
+
+
+def _confidence(path: Any, state: Any, tensors: dict[str, Tensor], posterior: Posterior) -> Any:
     try:
-        confidence = from_state(state, tensors)
+        confidence = _confidence_storage().from_state(state, tensors)
         confidence.bind(posterior.predict, posterior.origin)
     # Any error means that the file is at fault.
     except Exception as error:

@@ -91,7 +91,7 @@ def choose(products: np.ndarray, k: int) -> Choice:
     Returns:
         The vectors, with the weights of the point of their hull that is nearest.
 
-    Example:
+    Examples:
         >>> vectors = np.array([[-1.0], [3.0], [50.0]])
         >>> choice = choose(vectors @ vectors.T, 2)
         >>> choice.rows.tolist(), choice.weights.round(6).tolist()

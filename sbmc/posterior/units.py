@@ -39,7 +39,7 @@ def in_original_units(posterior: Posterior, inputs: Units, targets: Units | None
         Another posterior.
     """
     changed = copy.copy(posterior)
-    changed._model = _with_input_units(posterior.model, inputs)
+    changed._model = with_input_units(posterior.model, inputs)
     changed.positions = posterior.positions.double()
     changed.settings = {key: v for key, v in posterior.settings.items() if key != "store_dtype"}
     changed._origin = None
@@ -48,7 +48,8 @@ def in_original_units(posterior: Posterior, inputs: Units, targets: Units | None
     return changed
 
 
-def _with_input_units(model: nn.Module, units: Units) -> nn.Module:
+def with_input_units(model: nn.Module, units: Units) -> nn.Module:
+    """A copy of a network, in float64, that standardises its inputs before anything else."""
     network = copy.deepcopy(model).double()
     own = next(network.parameters())
     network.register_buffer(INPUT_SHIFT, units.shift.to(own))

@@ -54,7 +54,7 @@ def cdf(distribution: Distribution, values: Tensor) -> Tensor:
     Raises:
         NoDistributionFunction: there is none.
 
-    Example:
+    Examples:
         >>> cdf(StudentT(torch.tensor(1.0)), torch.tensor(1.0)).item()  # a Cauchy distribution
         0.75
     """

@@ -36,7 +36,7 @@ def classification_prediction(log_probs: Tensor, weights: Tensor) -> Prediction:
         BadInput: if shapes or weights are wrong, or a particle that has weight does not give a
             probability distribution.
 
-    Example:
+    Examples:
         >>> certain = torch.eye(2).log().unsqueeze(1)  # two particles, each sure of another class
         >>> prediction = classification_prediction(certain, torch.tensor([0.5, 0.5]))
         >>> prediction.probs.tolist(), round(prediction.epistemic.item(), 4)
@@ -97,7 +97,7 @@ def regression_prediction(
         BadInput: if shapes, weights or the noise variance are wrong, or a particle that has weight
             gives NaN.
 
-    Example:
+    Examples:
         >>> means = torch.tensor([[0.0], [2.0]])
         >>> prediction = regression_prediction(means, torch.tensor([0.5, 0.5]), 0.25)
         >>> prediction.mean.item(), prediction.epistemic.item(), prediction.total.item()

@@ -61,7 +61,7 @@ def gaussian_mixture_crps(
     Returns:
         `(...)`, in the unit of the targets.
 
-    Example:
+    Examples:
         >>> one = torch.zeros(1, 1, dtype=torch.float64)
         >>> round(gaussian_mixture_crps(one, one + 1, one[0] + 1, one[0]).item(), 6)
         0.233695
@@ -150,7 +150,7 @@ def sampled_crps(draws: Tensor, targets: Tensor) -> Tensor:
     Returns:
         `(...)`. It can be slightly negative, as an unbiased estimate of a small number can.
 
-    Example:
+    Examples:
         >>> sampled_crps(torch.tensor([[0.0], [2.0]]), torch.tensor([1.0])).item()
         0.0
     """
@@ -182,7 +182,7 @@ def class_crps(probs: Tensor, labels: Tensor, *, ordered: bool = False) -> Tenso
     Returns:
         `(examples,)`.
 
-    Example:
+    Examples:
         >>> probs = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5]])
         >>> labels = torch.tensor([0, 0])
         >>> class_crps(probs, labels).tolist(), class_crps(probs, labels, ordered=True).tolist()

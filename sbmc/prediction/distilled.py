@@ -156,7 +156,7 @@ def dirichlet_concentration(probs: Tensor, epistemic: Tensor) -> Tensor:
     Returns:
         `(examples,)` float64, by bisection of its logarithm; from e^−30 to e^30.
 
-    Example:
+    Examples:
         >>> half = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
         >>> information = mutual_information(half, torch.tensor([3.0]))
         >>> round(dirichlet_concentration(half, information).item(), 6)

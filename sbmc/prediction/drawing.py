@@ -36,7 +36,7 @@ def draw(distribution: Distribution, rng: torch.Generator) -> Tensor:
     Returns:
         Values of the shape of the batch and the event.
 
-    Example:
+    Examples:
         >>> rng = torch.Generator().manual_seed(0)
         >>> draw(Poisson(torch.full((1000,), 3.0)), rng).mean().round().item()
         3.0

@@ -70,7 +70,7 @@ def elementwise(distribution: Distribution) -> Distribution:
         Without an event, unless the event is one that cannot be taken apart (a multivariate
         normal distribution's, for example).
 
-    Example:
+    Examples:
         >>> from torch.distributions import Normal
         >>> elementwise(Independent(Normal(torch.zeros(2, 5, 3), 1.0), 1)).batch_shape
         torch.Size([2, 5, 3])

@@ -46,7 +46,7 @@ def entropy_split(mixture: PredictiveMixture) -> Split:
     Returns:
         The three parts, float64; the epistemic one is never negative.
 
-    Example:
+    Examples:
         >>> from torch.distributions import Normal
         >>> far_apart = Normal(torch.tensor([[-99.0], [99.0]], dtype=torch.float64), 1.0)
         >>> mixture = PredictiveMixture(far_apart, torch.tensor([0.5, 0.5]))

@@ -58,7 +58,7 @@ class Moments:
 class ClassificationSums:
     """A `Prediction` from the outputs of some particles at a time.
 
-    Example:
+    Examples:
         >>> sums = ClassificationSums()
         >>> sums.add(torch.tensor([[[0.0, 40.0]]]), torch.tensor([0.5]))
         >>> sums.add(torch.tensor([[[40.0, 0.0]]]), torch.tensor([0.5]))

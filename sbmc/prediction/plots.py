@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from sbmc.checks import Phrase, require
+from sbmc.prediction.predictive import checked_level
+from sbmc.storage.arrays import as_floats
 from sbmc.storage.optional import load_pyplot
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def plot_prediction(prediction: BasePrediction, x: Any, targets: Any, level: flo
         ImportError: matplotlib is not installed.
     """
     pyplot = load_pyplot()
+    level = checked_level(level)
+    rule = "axes of matplotlib, such as pyplot.gca(), or None"
+    require(ax is None or hasattr(ax, "fill_between"), "ax", rule, ax)
     axes = pyplot.subplots(layout="constrained")[1] if ax is None else ax
     if hasattr(prediction, "probs"):
         _draw_bars(prediction, targets, level, axes)
@@ -55,7 +59,9 @@ def _draw_band(prediction: BasePrediction, x: Any, targets: Any, level: float, a
         )
     axes.plot(values[order], mean.reshape(-1)[order], color=COLOUR, label="mean")
     if targets is not None:
-        dots = np.asarray(torch.as_tensor(targets).cpu()).reshape(-1)
+        dots = as_floats(targets, "targets").reshape(-1)
+        shape = Phrase(f"{len(dots)} values")
+        require(len(dots) == len(values), "targets", f"as many as examples, {len(values)}", shape)
         axes.plot(values, dots, ".", color=MARK, markersize=4, label="targets")
     axes.legend()
 
@@ -78,7 +84,7 @@ def _draw_bars(prediction: Any, targets: Any, level: float, axes: Any) -> None:
         if ends is not None:
             axes.vlines(places, ends[0][:, k], ends[1][:, k], color="black", linewidth=1)
     if targets is not None:
-        labels = np.asarray(torch.as_tensor(targets).cpu())
+        labels = classified.checked_labels(targets).cpu().numpy()
         places = np.arange(examples) + (labels - (classes - 1) / 2) * width
         axes.plot(places, np.full(examples, 1.03), "v", color="black", label="label")
     axes.set_xticks(range(examples))
@@ -91,8 +97,7 @@ def _one_input(prediction: BasePrediction, x: Any) -> np.ndarray:
     if x is None and prediction.particles is not None:
         x = prediction.particles.inputs
     rule = f"the values of one input, of shape ({len(prediction)},), to draw the band over"
-    array = isinstance(x, (torch.Tensor, np.ndarray, list))
-    values = np.asarray(torch.as_tensor(x).cpu(), dtype=float) if array else np.empty(0)
-    got = Phrase(f"shape {values.shape}") if array else Phrase("none")
-    require(values.size == len(prediction), "x", rule, got)
+    require(x is not None and not isinstance(x, dict | tuple), "x", rule, x)
+    values = as_floats(x, "x")
+    require(values.size == len(prediction), "x", rule, Phrase(f"shape {values.shape}"))
     return values.reshape(-1)

@@ -17,6 +17,7 @@ from sbmc.checks import BadInput, Phrase, require, require_choice, require_flag
 from sbmc.prediction.base import SPLITS, BasePrediction, refuse_split
 from sbmc.prediction.crps import class_crps
 from sbmc.prediction.entropies import Split
+from sbmc.prediction.notebook import prediction_card
 from sbmc.prediction.regression import RegressionPrediction
 from sbmc.prediction.samples import Samples, join_samples
 from sbmc.storage.arrays import as_tensor
@@ -112,7 +113,7 @@ class Prediction(BasePrediction):
         Raises:
             BadInput: if the prediction was not made from particles.
 
-        Example:
+        Examples:
             >>> from sbmc.prediction.combining import classification_prediction
             >>> one = torch.tensor([[[0.7, 0.2, 0.1]]], dtype=torch.float64).log()
             >>> prediction = classification_prediction(one, torch.ones(1))
@@ -143,7 +144,7 @@ class Prediction(BasePrediction):
         Raises:
             BadInput: another word, or the prediction was not made from particles.
 
-        Example:
+        Examples:
             >>> from sbmc.prediction.combining import classification_prediction
             >>> sure_of_each = torch.eye(2).log().unsqueeze(1)
             >>> prediction = classification_prediction(sure_of_each, torch.tensor([0.5, 0.5]))
@@ -236,6 +237,14 @@ class Prediction(BasePrediction):
         rule = f"integers from 0 to {classes - 1}"
         require(inside, "targets", rule, Phrase("others"))
         return labels.long()
+
+    def _repr_html_(self) -> str:
+        """HTML for a notebook: the labels of the first examples, and how sure they are."""
+        columns = {"label": self.labels, "probability": self.max_probability}
+        columns |= {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
+        unit = "Uncertainties are entropies, in nats."
+        caption = f"sbmc prediction: {len(self):,} examples, {self.probs.shape[-1]} classes"
+        return prediction_card(caption, columns, unit)
 
     def __repr__(self) -> str:
         return f"Prediction(examples={len(self)}, classes={self.probs.shape[-1]})"

@@ -54,7 +54,7 @@ class PredictiveMixture:
     Raises:
         BadInput: the distributions are not of single numbers.
 
-    Example:
+    Examples:
         >>> far_apart = Normal(torch.tensor([[-9.0], [9.0]], dtype=torch.float64), 1.0)
         >>> mixture = PredictiveMixture(far_apart, torch.tensor([0.5, 0.5]))
         >>> [round(mixture.quantile(level).item(), 2) for level in (0.25, 0.75)]
@@ -238,7 +238,7 @@ def weighted_quantile(values: Tensor, weights: Tensor, level: float) -> Tensor:
     Returns:
         `(...)`.
 
-    Example:
+    Examples:
         >>> values, weights = torch.tensor([3.0, 1.0, 2.0]), torch.tensor([0.2, 0.5, 0.3])
         >>> weighted_quantile(values, weights, 0.6).item()
         2.0

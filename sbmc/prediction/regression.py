@@ -11,6 +11,7 @@ from sbmc.checks import require_choice
 from sbmc.likelihoods import Custom
 from sbmc.prediction.base import SPLITS, BasePrediction, as_targets, refuse_split
 from sbmc.prediction.entropies import Split
+from sbmc.prediction.notebook import prediction_card
 from sbmc.prediction.samples import Samples
 from sbmc.storage.arrays import as_tensor
 
@@ -128,6 +129,13 @@ class RegressionPrediction(BasePrediction):
 
     def _require_order(self) -> None:
         """Numbers have one."""
+
+    def _repr_html_(self) -> str:
+        """HTML for a notebook: mean and standard deviations of the first examples."""
+        parts = {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
+        columns = {"mean": self.mean, **{name: part.sqrt() for name, part in parts.items()}}
+        unit = "Uncertainties are standard deviations, in the unit of the targets."
+        return prediction_card(f"sbmc prediction: {len(self):,} examples", columns, unit)
 
     def __repr__(self) -> str:
         return f"RegressionPrediction(examples={len(self)}, outputs={self.mean[:1].numel() or 1})"

@@ -72,7 +72,7 @@ class Samples:
         weights: `(particles,)` float64, positive, of sum 1. Particles of weight zero are left out.
         likelihood: of the outputs.
 
-    Example:
+    Examples:
         >>> from sbmc.likelihoods import Gaussian
         >>> source = KeptOutputs(torch.zeros(3, 5, 1))
         >>> samples = Samples(source, torch.full((3,), 1 / 3), Gaussian(noise_variance=1.0))
@@ -242,7 +242,7 @@ def row_index(index: Any, count: int) -> Tensor:
     Raises:
         IndexError: a row does not exist.
 
-    Example:
+    Examples:
         >>> row_index(-1, 4).tolist(), row_index([True, False, True, False], 4).tolist()
         ([3], [0, 2])
     """

@@ -38,7 +38,7 @@ def stack(log_scores: Tensor) -> Tensor:
     Raises:
         BadInput: there is no row or no member, or a score is NaN or plus infinity.
 
-    Example:
+    Examples:
         >>> one_is_right = torch.tensor([[0.0, -50.0]] * 8)
         >>> [round(float(w), 3) for w in stack(one_is_right)]
         [0.9, 0.1]

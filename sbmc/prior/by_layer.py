@@ -95,7 +95,7 @@ class ByLayer:
     Raises:
         BadInput: a variance that is not positive and finite.
 
-    Example:
+    Examples:
         >>> ByLayer(weights=2.0)
         ByLayer(weights=2.0)
         >>> ByLayer(biases=0)
@@ -153,7 +153,7 @@ class ByLayer:
         Returns:
             The priors, in the order of the space.
 
-        Example:
+        Examples:
             >>> from sbmc.model.parameters import select_parameters
             >>> net = nn.Sequential(nn.Linear(10, 4), nn.LayerNorm(4))
             >>> space = select_parameters(net)
@@ -202,7 +202,7 @@ def mean_square(values: Tensor, centre: float) -> float:
         The median over the networks, so that one whose weights ran away does not decide for the
         others.
 
-    Example:
+    Examples:
         >>> mean_square(torch.tensor([[1.0, 3.0], [2.0, 2.0], [1.0, 1e30]]), 1.0)
         2.0
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from torch import nn
@@ -14,6 +13,7 @@ from sbmc.model.parameters import Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.prior.by_layer import MOST_MEAN_SQUARE, ParameterPrior
 from sbmc.prior.original import OriginalPrior, PriorVariance, resolve_prior
+from sbmc.storage.html_tables import html_table
 
 HEADINGS = ("parameter", "shape", "rule", "fan_in", "centre", "variance", "rms / sd")
 
@@ -79,14 +79,8 @@ class PriorDescription:
 
     def _repr_html_(self) -> str:
         """The same for notebooks."""
-
-        def line(cells: tuple[str, ...], tag: str) -> str:
-            return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
-        rows = "".join(line(_cells(each), "td") for each in self.parameters)
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        caption = "<caption>sbmc prior</caption>"
-        return f"<table>{caption}{line(HEADINGS, 'th')}{rows}</table>{notes}"
+        rows = [_cells(each) for each in self.parameters]
+        return html_table(rows, caption="sbmc prior", headings=HEADINGS, notes=self.notes)
 
 
 def describe_prior(
@@ -112,7 +106,7 @@ def describe_prior(
     Raises:
         BadInput: what `fit` would refuse.
 
-    Example:
+    Examples:
         >>> import torch
         >>> net = nn.Sequential(nn.Linear(10, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 2))
         >>> with torch.no_grad():

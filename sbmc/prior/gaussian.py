@@ -5,7 +5,7 @@ The paper's equation (2): the prior N(0, V) is replaced by N(α(s)·anchor, Σ(s
 prior N(c, V) with another centre, which gains of normalisation layers need, leads to the mean
 α(s)·anchor + (1 − α(s))·c in the same way. With
 
-    θ = α(s)·anchor + (1 − α(s))·c + Σ(s)^{1/2} z
+    θ = α(s)·anchor + (1 − α(s))·c + Σ(s)^½ z
 
 the anchored prior is N(0, I) in z, whatever s, V, c and the anchor are. Two other priors around an
 anchor have the same form: the product with a Gaussian factor, and a Laplace approximation of a part
@@ -44,7 +44,7 @@ def linear_variance(s: float, variance: Tensor) -> Tensor:
 def laplace_variance(s: float, variance: Tensor, information: Tensor) -> Tensor:
     """Σ(s) = s·V / (1 + (1 − s)·V·F), with F the diagonal of the Fisher information at the anchor.
 
-    Σ(1) = V, and as s → 0 it is s times the covariance (F + 1/V)^{-1} of the diagonal Laplace
+    Σ(1) = V, and as s → 0 it is s times the covariance (F + 1/V)⁻¹ of the diagonal Laplace
     approximation: directions that the data have settled are kept narrower than the others.
 
     Args:
@@ -55,7 +55,7 @@ def laplace_variance(s: float, variance: Tensor, information: Tensor) -> Tensor:
     Returns:
         The variances, `(dim,)`.
 
-    Example:
+    Examples:
         >>> laplace_variance(0.5, torch.tensor([1.0, 1.0]), torch.tensor([0.0, 6.0]))
         tensor([0.5000, 0.1250])
     """
@@ -68,7 +68,7 @@ class AnchoredPrior:
 
     Args:
         mean: α(s)·anchor + (1 − α(s))·centre, `(dim,)`.
-        scale: the standard deviations Σ(s)^{1/2}, `(dim,)`.
+        scale: the standard deviations Σ(s)^½, `(dim,)`.
         anchor: the anchor, `(dim,)`.
     """
 
@@ -124,7 +124,7 @@ def anchored_prior(
     Raises:
         BadInput: s outside (0, 1], or a rule whose values are not usable.
 
-    Example:
+    Examples:
         >>> prior = anchored_prior(torch.ones(3), 0.25, torch.full((3,), 4.0))
         >>> prior.to_parameters(torch.tensor([0.0, 1.0, -1.0]))
         tensor([1., 2., 0.])
@@ -177,7 +177,7 @@ def factor_prior(
     Raises:
         BadInput: an f that is not positive and finite.
 
-    Example:
+    Examples:
         >>> prior = factor_prior(torch.ones(1), 1.0, torch.tensor([3.0]))
         >>> prior.mean, prior.scale.square()
         (tensor([0.7500]), tensor([0.7500]))
@@ -194,7 +194,7 @@ def split_prior(
 ) -> AnchoredPrior:
     """The diagonal Laplace approximation of a fraction a of the likelihood (appendices B and C).
 
-        L(θ)^a · N(θ; 0, V/a)  ≈  N(anchor, (a·F + a/V)^{-1})
+        L(θ)^a · N(θ; 0, V/a)  ≈  N(anchor, (a·F + a/V)⁻¹)
 
     with F the diagonal of the Fisher information at the anchor. Its log is a times that of the
     posterior with the prior N(0, V), so that both have one mode: the anchor, if it is the MAP. The
@@ -212,7 +212,7 @@ def split_prior(
     Raises:
         BadInput: a fraction outside (0, 1).
 
-    Example:
+    Examples:
         >>> prior = split_prior(torch.ones(1), 0.5, torch.tensor([1.0]), torch.tensor([7.0]))
         >>> prior.mean, prior.scale.square()
         (tensor([1.]), tensor([0.2500]))
@@ -260,7 +260,7 @@ def resolve_variance(variance: Variance, space: ParameterSpace, dtype: torch.dty
         BadInput: not positive, not finite, of the wrong length, a parameter without a variance, or
             a pattern without a parameter.
 
-    Example:
+    Examples:
         >>> space = ParameterSpace(("a.weight", "a.bias"), (torch.Size([2]), torch.Size([1])))
         >>> resolve_variance({"weight": 0.1, "bias": 1.0}, space, torch.float64)
         tensor([0.1000, 0.1000, 1.0000], dtype=torch.float64)

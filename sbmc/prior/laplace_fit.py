@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput
+from sbmc.checks import BadInput, Phrase, require
 from sbmc.likelihoods import Likelihood, known_variance
 from sbmc.model.data import Examples, Inputs
 from sbmc.model.parameters import ParameterSpace
@@ -46,13 +46,15 @@ def fit_laplace(
         The fitted object of laplace-torch.
 
     Raises:
-        BadInput: a model with layers that laplace-torch does not know.
+        BadInput: a model with layers that laplace-torch does not know, or whose outputs are no
+            tensor.
         ImportError: laplace-torch is not installed.
     """
     package = load_laplace()
     module = copy.deepcopy(model).eval()
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name in space.names)
+    _require_tensor(module, examples)
     noise = {}
     variance = known_variance(likelihood)
     if variance is not None:
@@ -85,6 +87,17 @@ def fit_laplace(
                 "a curvature that is not finite."
             ) from error
     return approximation
+
+
+def _require_tensor(module: nn.Module, examples: Examples) -> None:
+    """Refuse outputs that are no tensor: laplace-torch calls the module itself."""
+    with torch.no_grad():
+        outputs = module(examples.slice(0, 1)[0])
+    rule = (
+        "one that returns a tensor for laplace-torch: wrap it in a module that returns its logits"
+    )
+    got = Phrase(f"one that returns a value of type {type(outputs).__name__}")
+    require(isinstance(outputs, Tensor), "model", rule, got)
 
 
 class _Batches:

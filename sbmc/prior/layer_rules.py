@@ -67,7 +67,7 @@ def layer_rules(layer: nn.Module) -> dict[str, Rule]:
         The rules; empty for a type that is not known. A module that is made of others may have
         rules for their parameters as well, which then hold instead of those of the parts.
 
-    Example:
+    Examples:
         >>> layer_rules(nn.Conv2d(8, 16, kernel_size=3, groups=2))["weight"].fan_in
         36
         >>> class Scaled(nn.Module):
@@ -161,7 +161,7 @@ def lora_rules(rank: int, inputs: int, scaling: float = 1.0) -> tuple[Rule, Rule
     Returns:
         The rules of A and of B.
 
-    Example:
+    Examples:
         >>> a, b = lora_rules(rank=8, inputs=768, scaling=2.0)
         >>> (a.fan_in, a.scale), (b.fan_in, b.scale, b.factor)
         ((768, 'unit'), (8, 'weights', 0.25))
@@ -183,7 +183,7 @@ def rules_of_model(model: nn.Module, space: ParameterSpace) -> list[dict[str, Ru
     Returns:
         For each parameter of the space its rules: one, or several if layers share it (tied).
 
-    Example:
+    Examples:
         >>> from sbmc.model.parameters import select_parameters
         >>> net = nn.ModuleDict({"table": nn.Embedding(9, 4), "out": nn.Linear(4, 9, bias=False)})
         >>> net["out"].weight = net["table"].weight
@@ -210,7 +210,7 @@ def rule_by_shape(shape: torch.Size) -> Rule:
     Vectors, and tensors that are broadcast over a first axis of length one (class tokens, tables of
     positions), are taken for biases; others for weights with their outputs on the first axis.
 
-    Example:
+    Examples:
         >>> rule_by_shape(torch.Size([10, 3, 5])).fan_in, rule_by_shape(torch.Size([4])).scale
         (15, 'biases')
     """

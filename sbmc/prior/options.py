@@ -34,7 +34,7 @@ def changed_options(options: Any) -> dict[str, Any]:
     Returns:
         Their values by name, in the order of the fields.
 
-    Example:
+    Examples:
         >>> changed_options(Prior(split=0.25))
         {'split': 0.25}
     """
@@ -59,7 +59,7 @@ class Prior:
             variances `(dim,)`.
         factor_variance: f > 0, instead of `s`: the prior is N(0, v)·N(anchor, f).
         split: a in (0, 1), instead of `s`: the prior is the diagonal Laplace approximation
-            N(anchor, (a·F + a/v)^{-1}) of the fraction a of the likelihood with the prior
+            N(anchor, (a·F + a/v)⁻¹) of the fraction a of the likelihood with the prior
             N(0, v/a), and what is sampled is the rest of the likelihood, to the power 1 − a.
         posterior_temperature: T > 0: below 1 a cold posterior, whose prior has T times the variance
             and whose likelihood has the power 1/T.
@@ -67,7 +67,7 @@ class Prior:
     Raises:
         BadInput: a value breaks its rule, or two options exclude each other.
 
-    Example:
+    Examples:
         >>> Prior(covariance="laplace", posterior_temperature=0.5)
         Prior(covariance='laplace', posterior_temperature=0.5)
         >>> Prior(split=2)

@@ -129,7 +129,7 @@ def resolve_prior(
         BadInput: `prior_variance` breaks its rule, or asks for what the model or the data do not
             have.
 
-    Example:
+    Examples:
         >>> from sbmc.model.parameters import select_parameters
         >>> net = nn.Linear(4, 1)
         >>> space = select_parameters(net)

@@ -36,7 +36,7 @@ class WeightDecay:
     Raises:
         BadInput: a value breaks its rule.
 
-    Example:
+    Examples:
         >>> WeightDecay(1e-3, examples=500).variance(n=80)
         2.0
         >>> WeightDecay(0.0)

@@ -22,7 +22,7 @@ class Figure:
         alt: what can be seen in it, for readers who cannot see it.
         data: the table below it, if it is not the chart's own.
 
-    Example:
+    Examples:
         >>> from sbmc.report.charts import Curve, LineChart
         >>> from sbmc.report.charts.axis import Axis
         >>> from sbmc.report.charts.style import series_style

@@ -23,7 +23,7 @@ def encode_png(image: np.ndarray) -> bytes:
     Returns:
         The file.
 
-    Example:
+    Examples:
         >>> encode_png(np.zeros((2, 2)))[:4]
         b'\x89PNG'
     """

@@ -45,7 +45,7 @@ class Limits:
 
         Tables are what a reader cannot get from a picture, so they are cut last.
 
-        Example:
+        Examples:
             >>> once = Limits().tighter()
             >>> once.points, once.series, once.tighter().series, once.tighter().rows
             (26, 6, 3, 240)

@@ -29,7 +29,7 @@ def escape(value: object) -> Html:
     Returns:
         The text with `& < > " '` written as entities and unprintable characters replaced.
 
-    Example:
+    Examples:
         >>> escape("<script>alert('s')</script>")
         '&lt;script&gt;alert(&#x27;s&#x27;)&lt;/script&gt;'
     """
@@ -50,7 +50,7 @@ def el(name: str, *children: object, **attributes: object) -> Html:
     Returns:
         The element.
 
-    Example:
+    Examples:
         >>> el("p", "1 < 2", class_="note")
         '<p class="note">1 &lt; 2</p>'
     """
@@ -81,7 +81,7 @@ def cut(text: object, most: int) -> str:
     Returns:
         The text on one line, with … at its end if something was left off.
 
-    Example:
+    Examples:
         >>> cut("a long   story", 8)
         'a long …'
     """

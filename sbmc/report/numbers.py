@@ -26,7 +26,7 @@ def with_error(value: float | None, error: float | None, metric: str, digits: in
     Returns:
         The text.
 
-    Example:
+    Examples:
         >>> with_error(0.9412, 0.0004, "accuracy", 1), with_error(None, None, "nll", 3)
         ('94.1±0.04', '–')
     """
@@ -40,7 +40,7 @@ def with_error(value: float | None, error: float | None, metric: str, digits: in
 def short(value: float | None, digits: int = 3) -> str:
     """A number with so many significant digits, and no more zeros than it needs.
 
-    Example:
+    Examples:
         >>> short(0.12345), short(1234.5), short(2.0), short(None), short(1e-9)
         ('0.123', '1,234', '2', '–', '1e-09')
     """
@@ -56,7 +56,7 @@ def short(value: float | None, digits: int = 3) -> str:
 def count(number: int, one: str, several: str | None = None) -> str:
     """A number and its noun.
 
-    Example:
+    Examples:
         >>> count(1, "seed"), count(5, "seed"), count(2, "entry", "entries")
         ('1 seed', '5 seeds', '2 entries')
     """
@@ -73,7 +73,7 @@ def percent(share: float | None, digits: int = 1) -> str:
 def seconds(value: float | None) -> str:
     r"""A time: seconds up to two minutes, then minutes, then hours.
 
-    Example:
+    Examples:
         >>> seconds(44.2), seconds(600), seconds(9000)
         ('44\xa0s', '10\xa0min', '2.5\xa0h')
     """

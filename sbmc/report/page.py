@@ -24,11 +24,13 @@ class Section:
         name: for links; letters and hyphens.
         title: its heading.
         body: what stands below the heading.
+        lacking: whether the body only says what would be needed to fill the section.
     """
 
     name: str
     title: str
     body: Html
+    lacking: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,29 @@ class Part:
         return el("section", heading, self.intro, *sections, aria_labelledby=self.name)
 
 
+def fold_lacking(sections: Sequence[Section]) -> list[Section]:
+    """Put sections that lack their data into one, which is a single line until it is opened.
+
+    Args:
+        sections: in the order of the page.
+
+    Returns:
+        The others, with the one in the place of the first that it takes in. A section that is
+        alone in lacking its data stays as it is.
+    """
+    lacking = [section for section in sections if section.lacking]
+    if len(lacking) < 2:
+        return list(sections)
+    names = "; ".join(each.title.partition(",")[0] for each in lacking)
+    lines = [el("div", el("b", each.title), each.body) for each in lacking]
+    folded = el("details", el("summary", names), *lines)
+    one = Section("further", "What other runs would show", folded)
+    place = sections.index(lacking[0])
+    full = [section for section in sections if not section.lacking]
+    before = sum(not section.lacking for section in sections[:place])
+    return [*full[:before], one, *full[before:]]
+
+
 def render_page(
     title: str,
     lead: str,
@@ -70,6 +95,7 @@ def render_page(
     command: str,
     before: Html | None = None,
     after: Html | None = None,
+    made_from: str = "records alone",
 ) -> str:
     """Put a page together: the same bytes for the same content.
 
@@ -80,6 +106,7 @@ def render_page(
         command: which command makes the page.
         before: what stands before the parts, and is not in the list of contents.
         after: what stands after them.
+        made_from: in words, for the last lines of the page.
 
     Returns:
         The page, whose policy forbids every style and script but its own.
@@ -98,6 +125,7 @@ def render_page(
         contents=_contents(parts),
         content=join((before, *(part.render() for part in parts), after), "\n"),
         command=escape(command),
+        made_from=escape(made_from),
         version=escape(__version__),
     )
 

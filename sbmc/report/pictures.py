@@ -72,7 +72,8 @@ def draw_picture(figures: Sequence[Figure], heading: str = "") -> Picture:
         polar = {"projection": "polar"} if isinstance(figure.chart, SpiderChart) else {}
         axes: Any = picture.add_subplot(len(rows), columns, index + 1, **polar)
         DRAW[type(figure.chart)](axes, figure.chart)
-        title = f"{figure.title}\n{_wrap(captions[index], panel_width)}".strip()
+        room = panel_width - _names_width(figure)
+        title = f"{figure.title}\n{_wrap(captions[index], room)}".strip()
         axes.set_title(title, fontsize=10, loc="left", pad=9)
         if shared is None and keys[index]:
             _add_legend(axes, keys[index], per_line, _below(axes, picture))
@@ -151,6 +152,12 @@ def _size(figure: Figure) -> tuple[float, float]:
 
 def _wrap(text: str, width: float) -> str:
     return "\n".join(textwrap.wrap(text, int(width / _TITLE_LETTER)))
+
+
+def _names_width(figure: Figure) -> float:
+    """Inches that the names of categories take, left of where a title begins."""
+    names = figure.chart.y.names if isinstance(figure.chart, LineChart) else None
+    return _TITLE_LETTER * max(map(len, names or ()), default=0)
 
 
 def _merge(keys: Sequence[Sequence[KeyEntry]]) -> list[KeyEntry] | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sbmc.report.markup import Html, el
+from sbmc.report.markup import Html, el, join
 from sbmc.report.numbers import MISSING, short
 
 
@@ -139,4 +139,12 @@ def _cell(tag: str, cell: Cell, scope: str | None = None) -> Html:
     kind = "number" if value is None and cell.text == MISSING else None
     kind = "words" if isinstance(value, str) else kind
     classes = " ".join(filter(None, (kind if tag == "td" else None, cell.note))) or None
-    return el(tag, cell.text, scope=scope, class_=classes, data_v=exact)
+    return el(tag, _breakable(cell.text), scope=scope, class_=classes, data_v=exact)
+
+
+def _breakable(text: object) -> object:
+    """A mean and its error may stand below each other where a table is too wide."""
+    if isinstance(text, Html) or not isinstance(text, str) or "±" not in text:
+        return text
+    mean, sign, error = text.partition("±")
+    return join((mean, Html("<wbr>"), sign, error))

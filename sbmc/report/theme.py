@@ -20,7 +20,7 @@ def light_theme() -> dict[str, str]:
         Name in the style sheet, without its hyphens, to colour: `c0` to `c7` are those of series,
         `h0` to `h6` the shades of heat maps.
 
-    Example:
+    Examples:
         >>> light_theme()["c0"]
         '#0072b2'
     """

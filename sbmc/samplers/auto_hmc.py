@@ -100,7 +100,7 @@ def schedule_of(examples: int, epochs: int) -> Schedule:
         for the first half and exact moves for the rest, if those are affordable; and else
         mini-batches alone.
 
-    Example:
+    Examples:
         >>> schedule_of(100, 20)[:3], schedule_of(5_000, 40)[:3], schedule_of(5_000, 8)[:3]
         ((0, 10, 10), (20, 8, 12), (8, 0, 0))
     """
@@ -136,7 +136,7 @@ class AutoHMC(Sampler):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> AutoHMC(epochs=100).step_size
         0.02
     """

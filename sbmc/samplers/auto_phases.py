@@ -302,7 +302,7 @@ def leapfrog_steps(
     Returns:
         A number of at least 1, no larger than what is left.
 
-    Example:
+    Examples:
         >>> [leapfrog_steps(0.05, 0.5, made, 100, 400) for made in (80, 100, 360)]
         [12, 31, 40]
     """
@@ -326,7 +326,7 @@ def correction(acceptance: float) -> float:
     Returns:
         The factor, within bounds.
 
-    Example:
+    Examples:
         >>> [round(correction(a), 2) for a in (0.0, 0.6, 0.8, 1.0)]
         [0.5, 0.7, 1.0, 1.3]
     """

@@ -242,7 +242,7 @@ def drift_in_words(values: Tensor | None) -> str:
     Returns:
         A clause, or nothing. It takes four moves and three particles to tell.
 
-    Example:
+    Examples:
         >>> rising = torch.arange(8.0).unsqueeze(1) + torch.tensor([0.0, 0.1, 0.2])
         >>> drift_in_words(rising)
         'the log likelihood rose by 4.0 over the exact moves, 40.0 times its spread'
@@ -275,7 +275,7 @@ def virial_in_words(virial: float | None, error: float) -> str:
     Returns:
         A clause, or nothing.
 
-    Example:
+    Examples:
         >>> virial_in_words(0.1, 0.01)
         'z·∇U is 0.10 per coordinate, and 1 in equilibrium'
     """

@@ -130,7 +130,7 @@ class GHMC(ChainSettings):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> GHMC(epochs=100).leapfrog
         1
     """

@@ -76,7 +76,7 @@ class HMC(ChainSettings):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> HMC(epochs=160).trajectory == math.pi / 2
         True
     """

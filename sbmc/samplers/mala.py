@@ -113,7 +113,7 @@ class MALA(OneStepKernel, ChainSettings):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> MALA(step_size=0.1).adapt
         True
     """

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from sbmc.checks import is_number, is_whole, require
+from sbmc.checks import is_number, is_whole, require, require_count
 from sbmc.samplers.auto_state import drift_in_words
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.microcanonical import MicrocanonicalState, init, step, unit
@@ -134,7 +134,7 @@ class MCLMC(Sampler):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> MCLMC(epochs=1000, draws=20).energy_variance
         0.1
     """
@@ -153,6 +153,7 @@ class MCLMC(Sampler):
         good = is_whole(self.epochs) and self.epochs >= 2
         rule = "an integer of at least 2 (the first evaluation and one step)"
         require(good, "epochs", rule, self.epochs)
+        require_count("epochs", self.epochs)
         for name in ("step_size", "energy_variance", "length"):
             value = getattr(self, name)
             good = is_number(value) and 0 < value < math.inf

@@ -26,7 +26,7 @@ def metropolis_test(log_ratio: Tensor, uniform: Tensor) -> MetropolisInfo:
     Returns:
         Acceptance probabilities, and which proposals were accepted or not finite.
 
-    Example:
+    Examples:
         >>> info = metropolis_test(torch.tensor([0.5, -1.0, float("nan")]), torch.full((3,), 0.5))
         >>> info.accepted.tolist(), info.non_finite.tolist()
         ([True, False, False], [False, False, True])

@@ -85,7 +85,7 @@ class PhiloxNoise(IslandNoise):
         device: where the numbers are wanted.
         state: `(islands, 2)` keys and draws of a stream that goes on; None for a new one.
 
-    Example:
+    Examples:
         >>> rng = PhiloxNoise([torch.Generator().manual_seed(0)], particles=2)
         >>> rng.normal(3, torch.float32).shape, rng.state[0, 1].item()
         (torch.Size([2, 3]), 1)

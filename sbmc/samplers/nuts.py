@@ -138,7 +138,7 @@ class NUTS(Sampler):
     Raises:
         BadInput: a setting breaks its rule, or nutpie is not installed.
 
-    Example:
+    Examples:
         >>> NUTS(warmup_draws=200, draws=50, thinning=4).steps
         400
     """

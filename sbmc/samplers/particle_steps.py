@@ -41,7 +41,7 @@ def factors_after_step(factors: Tensor, errors: Tensor) -> Tensor:
     Returns:
         New factors.
 
-    Example:
+    Examples:
         >>> factors = torch.ones(3, dtype=torch.float64)
         >>> for _ in range(200):  # at equal steps, the third has eight times the errors
         ...     errors = (factors * torch.tensor([1.0, 1.0, 2.0])) ** 3 * 0.1
@@ -65,7 +65,7 @@ def factors_after_move(factors: Tensor, corrections: Tensor, gain: float) -> Ten
     Returns:
         New factors.
 
-    Example:
+    Examples:
         >>> ones = torch.ones(3, dtype=torch.float64)
         >>> factors = factors_after_move(ones, torch.tensor([1.3, 1.3, 0.5]), gain=1.0)
         >>> [round(float(factor), 2) for factor in factors]
@@ -85,7 +85,7 @@ def shortened(particles: int, move: int) -> Tensor:
     Returns:
         Factors `(particles,)` float64: 1, or a third for each particle in turn.
 
-    Example:
+    Examples:
         >>> [[round(float(each), 2) for each in shortened(3, move)] for move in (0, 1)]
         [[1.0, 1.0, 0.33], [1.0, 0.33, 1.0]]
     """

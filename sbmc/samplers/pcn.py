@@ -98,7 +98,7 @@ class PCN(OneStepKernel, ChainSettings):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> PCN(step_size=0.3).step_size
         0.3
     """

@@ -24,7 +24,7 @@ def longer_run(settings: Mapping[str, Any], default_epochs: int) -> dict[str, An
     Returns:
         `steps` if the run was set in steps, and else `epochs`.
 
-    Example:
+    Examples:
         >>> longer_run({"epochs": 40}, default_epochs=160)
         {'epochs': 160}
     """

@@ -47,7 +47,7 @@ class Moments(NamedTuple):
             values: the draw, `(particles, quantities)`.
             draws: how many there are with this one.
 
-        Example:
+        Examples:
             >>> first = Moments.of_one(torch.tensor([[1.0]]))
             >>> [float(each) for each in first.with_draw(torch.tensor([[3.0]]), 2)]
             [2.0, 2.0]
@@ -83,7 +83,7 @@ def nested_rhat_of_particles(moments: Moments, draws: int) -> float | None:
         Nested R-hat; infinite if no particle moves, None for fewer than two particles or draws, if
         nothing varies at all, or if something is not finite.
 
-    Example:
+    Examples:
         >>> moments = Moments(torch.tensor([[0.0], [1.0]]), torch.tensor([[3.0], [1.0]]))
         >>> nested_rhat_of_particles(moments, draws=5)  # B = 1/2, W = (3/4 + 1/4) / 2
         1.4142135623730951
@@ -100,7 +100,7 @@ def nested_rhat_of_particles(moments: Moments, draws: int) -> float | None:
 def watched_rows(examples: int) -> Tensor:
     """The rows whose predictions are watched, evenly spread over the data.
 
-    Example:
+    Examples:
         >>> len(watched_rows(5)), len(watched_rows(200)), len(watched_rows(10_000))
         (5, 25, 64)
     """

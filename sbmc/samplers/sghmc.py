@@ -115,7 +115,7 @@ class SGHMC(StochasticGradient):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> SGHMC(step_size=0.02, friction=3.0).epochs
         160
     """

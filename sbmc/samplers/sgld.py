@@ -93,7 +93,7 @@ class SGLD(StochasticGradient):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> SGLD(step_size=0.01, decay=1.0, delay=10).size_at(10)
         0.005
     """

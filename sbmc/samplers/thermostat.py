@@ -140,7 +140,7 @@ def excess_heat(
     Returns:
         The excess, for two degrees of certainty.
 
-    Example:
+    Examples:
         >>> calm = Heat(1.0, (1.0,), 1.0, 1.0, 0.5)
         >>> hot = calm._replace(along=200.0)
         >>> options = dict(particles=10, steps=8, arrived=1.0, time=8.0)
@@ -188,7 +188,7 @@ def decide(
     Returns:
         The decision.
 
-    Example:
+    Examples:
         >>> decide(Excess(2.0, 1.0), 0.5, None, 0.5).factor < 1
         True
         >>> decide(Excess(2.0, 1.0), 0.5, 4.0, 0.5).factor  # it cools
@@ -244,7 +244,7 @@ def factor_for_errors(errors: Tensor, growth: float) -> float:
     Returns:
         The factor, at least 1/2.
 
-    Example:
+    Examples:
         >>> factor_for_errors(torch.full((4,), 0.125), growth=3.0)  # a third power
         2.0
     """

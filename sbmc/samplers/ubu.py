@@ -131,7 +131,7 @@ class UBU(StochasticGradient):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> UBU(step_size=0.02, friction=3.0).epochs
         160
     """

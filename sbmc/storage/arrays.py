@@ -50,14 +50,17 @@ def as_tensor(value: Any, name: str, *, numbers: bool = False) -> Tensor:
     Raises:
         BadInput: it is none, or has no plain numbers.
 
-    Example:
+    Examples:
         >>> as_tensor([[1, 2]], "inputs")
         tensor([[1, 2]])
     """
     value = without_table(value, name)
     if numbers and (is_number(value) or isinstance(value, bool)):
         small = is_whole(value) and abs(value) < 2**63
-        return torch.as_tensor(int(value) if small else float(value))
+        # In float64, as numbers in lists are read.
+        return (
+            torch.tensor(int(value)) if small else torch.tensor(float(value), dtype=torch.float64)
+        )
     if isinstance(value, Tensor):
         require_plain(value, name)
         # A tensor made in inference mode could not take part in a gradient.
@@ -71,12 +74,17 @@ def as_tensor(value: Any, name: str, *, numbers: bool = False) -> Tensor:
     raise BadInput(f"`{name}` must be a tensor or an array, but got {describe_value(value)}.")
 
 
-def _from_array(value: Any, name: str) -> Tensor:
+def require_unmasked(value: Any, name: str) -> None:
+    """Refuse an array of numpy with masked values, which others would read as numbers."""
     if isinstance(value, np.ma.MaskedArray):
         masked = int(np.ma.count_masked(value))
         rule = "without masked values: fill them in, or leave their rows out"
         require(masked == 0, name, rule, Phrase(f"{masked} that are masked"))
-        value = np.ma.getdata(value)
+
+
+def _from_array(value: Any, name: str) -> Tensor:
+    require_unmasked(value, name)
+    value = np.ma.getdata(value) if isinstance(value, np.ma.MaskedArray) else value
     try:
         array = np.asarray(value)
     except ValueError:
@@ -103,3 +111,31 @@ def _remedy(array: np.ndarray, name: str) -> str:
 def as_floats(value: Any, name: str, *, numbers: bool = False) -> np.ndarray:
     """An array of float64 of what a user gave; see `as_tensor`."""
     return as_tensor(value, name, numbers=numbers).cpu().double().numpy()
+
+
+def require_table(value: Any, name: str) -> None:
+    """Refuse what is no array, data frame or list, where scikit-learn is to read a table.
+
+    Arrays, data frames and lists that are no tables of numbers scikit-learn refuses itself, in
+    words that its tests of estimators ask for.
+
+    Args:
+        value: a table, targets or weights.
+        name: the argument.
+
+    Raises:
+        BadInput: it is something else, such as a dict or a loader, or has masked values.
+
+    Examples:
+        >>> require_table({"age": 3}, "X")
+        Traceback (most recent call last):
+        ...
+        sbmc.checks.BadInput: `X` must be an array, a data frame or a list, but got {'age': 3}.
+    """
+    if isinstance(value, Tensor):
+        require_plain(value, name)
+    require_unmasked(value, name)
+    kinds = ("__array__", "__dataframe__", "tocsr")
+    good = isinstance(value, list | tuple | range) or any(hasattr(value, kind) for kind in kinds)
+    good = good and not isinstance(value, type)
+    require(good, name, "an array, a data frame or a list", value)

@@ -20,7 +20,7 @@ PIECE = 2**24
 def digest(*values: Any) -> str:
     """A digest of tensors, and of sequences and mappings of them, with shapes and dtypes.
 
-    Example:
+    Examples:
         >>> digest(torch.zeros(2)) == digest(torch.zeros(2)), len(digest(torch.zeros(2, 1)))
         (True, 16)
     """

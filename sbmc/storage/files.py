@@ -35,7 +35,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         The temporary path, in the same folder. If the body raises an error, the file that had the
         name before is unchanged, and the temporary file is removed.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with atomic_write(f"{folder}/a.txt") as temporary:
@@ -97,7 +97,7 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: it is not JSON, or its lists and objects are nested too deeply.
 
-    Example:
+    Examples:
         >>> parse_json('{"a": [1]}')
         {'a': [1]}
         >>> parse_json("[" * 1000 + "]" * 1000)
@@ -133,7 +133,7 @@ def mismatch(kind: type, content: Any) -> str:
     Returns:
         A text such as "seed is 'first'"; empty if the values fit.
 
-    Example:
+    Examples:
         >>> from sbmc.islands.island import IslandReport
         >>> mismatch(IslandReport, {"index": 0, "outcome": "completed"})
         ''

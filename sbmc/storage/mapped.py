@@ -48,7 +48,7 @@ def mapped_tensor(
     Raises:
         OSError: the disk has too little space, or the folder cannot be written to.
 
-    Example:
+    Examples:
         >>> room = mapped_tensor((2, 3), torch.float32)
         >>> room[1] = 5.0
         >>> room.sum(), is_mapped(room[1]), is_mapped(room.clone())

@@ -100,6 +100,19 @@ def load_pandas() -> Any:
     return pandas
 
 
+def load_pillow() -> Any:
+    """The module PIL.Image, imported when it is first needed.
+
+    Raises:
+        ImportError: Pillow is not installed; the message names the extra.
+    """
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("Reading pictures needs Pillow: pip install 'sbmc[vision]'") from error
+    return Image
+
+
 def load_pyplot() -> Any:
     """The module matplotlib.pyplot, imported when it is first needed.
 

@@ -33,7 +33,7 @@ def without_table(value: Any, name: str) -> Any:
     Raises:
         BadInput: columns that are no numbers; the message has their names.
 
-    Example:
+    Examples:
         >>> import pandas
         >>> without_table(pandas.DataFrame({"age": [31, 45], "member": [True, False]}), "inputs")
         array([[31,  1],

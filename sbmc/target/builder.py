@@ -147,7 +147,7 @@ def build_target(
     """Build the target that `fit` samples for the same arguments, for a loop of your own.
 
     It is the log likelihood ℓ(θ(z)) and its gradient in the whitened coordinates z of the anchored
-    prior, θ = α(s)·anchor + Σ(s)^{1/2} z, with the model's weights as the anchor. The log density
+    prior, θ = α(s)·anchor + Σ(s)^½ z, with the model's weights as the anchor. The log density
     to sample is ℓ(θ(z)) − ‖z‖²/2, up to a constant.
 
     Args:
@@ -169,7 +169,7 @@ def build_target(
     Raises:
         BadInput: an argument breaks its rule.
 
-    Example:
+    Examples:
         >>> from sbmc.samplers import mala
         >>> from sbmc.samplers.noise import IslandNoise
         >>> data = torch.randn(20, 2), torch.randint(2, (20,))

@@ -66,7 +66,7 @@ def diagonal_fisher(parts: Parts, theta: Tensor) -> Information:
     Raises:
         BadInput: a likelihood whose expectation is not known.
 
-    Example:
+    Examples:
         >>> from sbmc.likelihoods import Gaussian
         >>> from sbmc.model.data import Examples
         >>> from sbmc.model.forward import build_forward

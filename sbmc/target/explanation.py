@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import time
 from collections.abc import Collection
@@ -35,6 +34,7 @@ from sbmc.model.recorder import record
 from sbmc.model.recording import Constant, Operation, Parameter, Recording, Unsupported
 from sbmc.model.rules import known_by_rule
 from sbmc.model.wrappers import unwrapped
+from sbmc.storage.html_tables import html_table
 from sbmc.target.builder import EngineBuilder
 from sbmc.target.engine import LikelihoodEngine
 
@@ -114,14 +114,11 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self.layers
-        )
         notes = [self._summary(), *self.reasons, *(f"Faster: {line}" for line in self.advice)]
-        items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-        head = "<tr><th>layer</th><th>operation</th><th>how</th></tr>"
-        return f"<table>{head}{body}</table><ul>{items}</ul>"
+        headings = ("layer", "operation", "how")
+        return html_table(
+            self.layers, caption="how sbmc evaluates it", headings=headings, notes=notes
+        )
 
 
 def explain(
@@ -150,7 +147,7 @@ def explain(
     Raises:
         BadInput: an argument breaks its rule.
 
-    Example:
+    Examples:
         >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
         >>> found = explain(net, torch.zeros(5, 2, 2))  # doctest: +ELLIPSIS
         layer  operation  how...
@@ -211,7 +208,7 @@ def _examples(model: nn.Module, x: Any, likelihood: Likelihood) -> Examples:
     inputs = tree_map(lambda t: t.to(own) if t.is_floating_point() else t.to(own.device), inputs)
     few = rows(inputs, 0, 2)
     module = evaluation_copy(model, ParameterSpace((), ()))
-    with torch.no_grad(), errors_in_words(model, few, "x"):
+    with torch.no_grad(), errors_in_words(model, inputs, "x"):
         outputs = call_model(module, {}, few)
         require_rows(outputs, few)
     if isinstance(likelihood, Categorical):

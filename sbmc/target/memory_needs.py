@@ -143,7 +143,7 @@ def multiplications(inputs: Inputs, rows: int, weights: int) -> int:
         One for each weight and row, times the number of pixels of an image or tokens of a text,
         since a weight may be used at all of them.
 
-    Example:
+    Examples:
         >>> import torch
         >>> multiplications(torch.zeros(5, 3), 5, 10), multiplications(torch.zeros(5, 2, 2), 5, 10)
         (50, 200)

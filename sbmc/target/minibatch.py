@@ -32,7 +32,7 @@ def particle_chunks(particles: int, work: int) -> list[slice]:
         particles: how many.
         work: multiplications for one of them.
 
-    Example:
+    Examples:
         >>> particle_chunks(10, work=1)
         [slice(0, 10, None)]
     """

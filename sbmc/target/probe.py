@@ -37,7 +37,7 @@ Values = dict[str, Any]
 def some_rows(inputs: Inputs) -> Inputs:
     """A few examples, from the first to the last.
 
-    Example:
+    Examples:
         >>> some_rows(torch.arange(9)), some_rows(torch.arange(2))
         (tensor([0, 4, 8]), tensor([0, 1]))
     """
@@ -111,7 +111,7 @@ def disagreement(old: Any, new: Any) -> tuple[str, str]:
         A part, `outputs` or `log_likelihood`, and the two values that differ most, as text; two
         empty texts if all agree. A part that one of them lacks is not compared.
 
-    Example:
+    Examples:
         >>> old = {"kind": "probe", "dtype": "torch.float32", "outputs": [[[0.5, 1.0]]]}
         >>> disagreement(old, {**old, "outputs": [[[0.5000001, 1.0]]]})
         ('', '')
@@ -188,7 +188,7 @@ def made_up_rows(described: Mapping[str, Any], like: Tensor) -> Inputs:
     Raises:
         ValueError: they would be too large, or are described in no known form.
 
-    Example:
+    Examples:
         >>> made_up_rows(describe_rows(torch.tensor([[0, 5], [9, 2]])), torch.zeros(1))
         tensor([[0, 7],
                 [4, 1],

@@ -85,7 +85,7 @@ class Adam:
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> theta, optimiser = torch.ones(1, 2), Adam(learning_rate=0.1, weight_decay=0.5)
         >>> state = optimiser.step(theta, torch.ones(1, 2), optimiser.init(theta))
         >>> theta

@@ -22,7 +22,7 @@ class EarlyStopping:
     Raises:
         BadInput: one of them is no positive integer.
 
-    Example:
+    Examples:
         >>> stopping = EarlyStopping(window=1, patience=2)
         >>> [stopping.update(loss) for loss in (3.0, 2.0, 2.5, 2.0)]
         [False, False, False, True]

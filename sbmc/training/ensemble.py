@@ -141,7 +141,7 @@ def train_ensemble(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: no member's training stayed finite.
 
-    Example:
+    Examples:
         >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
         >>> data = (inputs, (inputs[:, 0] > 0).long())
         >>> ensemble = train_ensemble(nn.Linear(2, 2), data, members=3, max_epochs=2)

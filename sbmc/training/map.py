@@ -66,7 +66,7 @@ def train_map(
         BadInput: an argument is refused; nothing has been computed then.
         RuntimeError: the loss stopped being finite.
 
-    Example:
+    Examples:
         >>> import torch
         >>> inputs = torch.linspace(-1, 1, 20).reshape(10, 2)
         >>> data = (inputs, (inputs[:, 0] > 0).long())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from sbmc.checks import is_whole, require
 from sbmc.likelihoods import Likelihood
 from sbmc.model.noise import without_noise
 from sbmc.model.parameters import ParameterSpace
@@ -17,6 +18,7 @@ from sbmc.training.history import TrainingHistory
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
+    from sbmc.prediction.kinds import EitherPrediction
 
 # All members in one batch, by code without autograd or by autograd; or each in training mode.
 COMPILED, BATCHED, ONE_BY_ONE = "compiled", "batched autograd", "autograd, one by one"
@@ -71,6 +73,9 @@ class Ensemble:
 
     def member_with_noise(self, index: int) -> nn.Module:
         """The same, with noise that was learned after its outputs."""
+        size = len(self)
+        rule = f"an integer below the number of members, {size}"
+        require(is_whole(index) and -size <= index < size, "index", rule, index)
         module = copy.deepcopy(self.model).eval()
         self.space.write(self.positions[index], module)
         own = dict(module.named_buffers())
@@ -81,7 +86,7 @@ class Ensemble:
     def __iter__(self) -> Iterator[nn.Module]:
         return (self[index] for index in range(len(self)))
 
-    def posterior(self, islands: int = 1) -> Posterior:
+    def posterior(self, islands: int = 1) -> Posterior[EitherPrediction]:
         """The ensemble as a posterior with equal weights, so that it predicts as any sampler does.
 
         Args:

@@ -74,7 +74,7 @@ def checked_data(
             family = Weighted(likelihood, counts)
         inputs, _ = examples.slice(0, 2)
         point = start[None].clone().requires_grad_()
-        with torch.enable_grad(), errors_in_words(model, inputs, f"{name} inputs"):
+        with torch.enable_grad(), errors_in_words(model, examples.inputs, f"{name} inputs"):
             outputs = forward(point, inputs)[0]
             require_rows(outputs, inputs)
             require_dependence(outputs)

@@ -39,7 +39,7 @@ class SGD:
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> theta, gradient = torch.ones(1, 2), torch.full((1, 2), 2.0)
         >>> optimiser = SGD(learning_rate=0.1, momentum=0.5)
         >>> state = optimiser.step(theta, gradient, optimiser.init(theta))

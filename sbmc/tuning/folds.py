@@ -49,7 +49,7 @@ def make_folds(
     Raises:
         BadInput: an argument breaks its rule, or a class has fewer examples than there are folds.
 
-    Example:
+    Examples:
         >>> folds = make_folds(torch.tensor([0, 1] * 10), 5, seed=0, share=0.25)
         >>> [len(rows) for rows in folds[0]], folds[0].held_out.remainder(2).sum().item()
         ([12, 4, 4], 2)
@@ -96,7 +96,7 @@ def subset(targets: Tensor, examples: int, seed: int, *, stratify: bool = True) 
     Raises:
         BadInput: `examples` is less than 1 or more than there are.
 
-    Example:
+    Examples:
         >>> rows = subset(torch.tensor([0] * 6 + [1] * 3), 3, seed=0)
         >>> (rows < 6).sum().item()
         2

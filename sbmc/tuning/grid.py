@@ -31,7 +31,7 @@ def check_grid(name: str, values: Any, rule: str, low: float, high: float) -> tu
     Raises:
         BadInput: there is no value, or one breaks the rule.
 
-    Example:
+    Examples:
         >>> check_grid("s", [0.3, 0.1, 0.1], "in [0, 1]", 0, 1)
         (0.1, 0.3)
     """
@@ -68,7 +68,7 @@ def beyond(grid: Sequence[float], best: float) -> float | None:
     Returns:
         A value outside the grid; None if the best one is inside, or alone.
 
-    Example:
+    Examples:
         >>> beyond((0.1, 0.3, 1.0), best=1.0), beyond((0.1, 0.3, 1.0), best=0.3)
         (3.0, None)
     """

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sbmc.checks import BadInput, require
+from sbmc.checks import BadInput, require, require_path
 from sbmc.prediction.metrics import mean_and_error
 
 SCHEMA_VERSION = 1
@@ -216,7 +216,7 @@ def within_error(points: Sequence[Point]) -> list[float]:
     Returns:
         The values, the best one among them.
 
-    Example:
+    Examples:
         >>> def point(value, nll):
         ...     return Point(value, {"nll": nll}, {"nll": 0.02}, 1.0, 5, 0)
         >>> within_error([point(0.1, 0.31), point(0.3, 0.30), point(1.0, 0.33)])
@@ -239,11 +239,13 @@ def read_tuning(path: Path) -> Tuning:
     Raises:
         BadInput: there is no such file, or it is damaged.
     """
+    file_path = require_path("path", path)
     try:
-        content = json.loads(Path(path).read_text("utf-8"))
+        content = json.loads(file_path.read_text("utf-8"))
         return Tuning.from_dict(content)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BadInput(f"`{path}` must be a readable tuning, but got: {error}.") from error
+        shown = f"{file_path} ({error})"
+        raise BadInput(f"`path` must be a readable tuning, but got {shown}.") from error
 
 
 def _order(cell: Cell) -> tuple[float, float, int]:

@@ -106,7 +106,7 @@ def tune(
         BadInput: an argument breaks its rule; found before any computing.
         RuntimeError: no value could be scored.
 
-    Example:
+    Examples:
         >>> import torch
         >>> inputs = torch.randn(60, 2)
         >>> data = inputs, (inputs[:, 0] > 0).long()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sbmc.checks import BadInput, Phrase, nearest, require
 from sbmc.report.pictures import check_format, draw_picture, write_picture
-from sbmc_studies.commands.marks import begin_mark, fill
+from sbmc_studies.commands.completion import GAUNTLET
 from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.figures import ranks
 from sbmc_studies.gauntlet.check import choose_runs
@@ -22,10 +22,8 @@ from sbmc_studies.gauntlet.running import (
     run_pair,
 )
 from sbmc_studies.gauntlet.table import RANKED, gain_lines, gauntlet_lines, ranking_of, read_records
+from sbmc_studies.paper.tables.pages import fill_marks
 
-GAUNTLET = "gauntlet"
-# What may stand between marks on a page: all tables, and the README's.
-TABLES = {GAUNTLET: gauntlet_lines, f"{GAUNTLET} gain": gain_lines}
 SETTINGS = ("part", "pairs")
 
 
@@ -155,10 +153,15 @@ def with_tables(text: str, records: Path) -> str:
         BadInput: there are no records, or the page has no marks.
     """
     _require_records(records)
-    # All tables, unless the page has marks for the README's alone.
-    for name in [each for each in TABLES if begin_mark(each) in text] or [GAUNTLET]:
-        text = fill(text, name, TABLES[name](records))
-    return text
+    return fill_marks(
+        text, GAUNTLET, lambda words: _tables(records, words), start="table", end="end"
+    )
+
+
+def _tables(records: Path, words: Sequence[str]) -> str:
+    """All tables, or with the word `gain` the README's."""
+    lines = gain_lines(records) if "gain" in words else gauntlet_lines(records)
+    return "\n".join(lines).strip()
 
 
 def _require_records(records: Path) -> None:

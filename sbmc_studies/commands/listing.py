@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sbmc_studies.commands.run_commands import GAUNTLET, TOY
+from sbmc_studies.commands.completion import GAUNTLET, REVIEWERS, TABLES, TOY
 from sbmc_studies.experiments.experiment import experiment_names, get_experiment
 
 
@@ -13,6 +13,8 @@ def experiments_command() -> None:
     lines = {name: get_experiment(name).title for name in experiment_names()}
     lines[TOY] = "two modes in one dimension: what s and a cold posterior do to long chains"
     lines[GAUNTLET] = "21 networks that nobody tuned for: fit without a knob beside other methods"
+    lines[TABLES] = "sets of the UCI repository: the estimators beside other methods"
+    lines[REVIEWERS] = "digits: anchored prior or start, length, samplers, anchors, bias of s"
     width = max(map(len, lines))
     for name, line in lines.items():
         typer.echo(f"{name:{width}}  {line}")

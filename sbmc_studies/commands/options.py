@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sbmc.checks import BadInput, require
+from sbmc.checks import BadInput, nearest, require
+from sbmc.cli.completion import offer
 from sbmc.cli.options import Text, given_options
+from sbmc_studies.commands.completion import (
+    ANCHORS,
+    COVARIANCES,
+    EXECUTORS,
+    STARTS,
+    WEIGHTINGS,
+)
+from sbmc_studies.experiments.experiment import experiment_names
 
+_SETTINGS = "Settings of the method (those of its preset if not given)"
 _EXECUTION = "How islands are run (no option of these changes a result)"
 
 
-def _execution(text: str, kind: str | None = None) -> Any:
-    return typer.Option(help=text, metavar=kind, rich_help_panel=_EXECUTION, show_default=False)
+_setting = partial(typer.Option, rich_help_panel=_SETTINGS)
+
+
+def _execution(text: str, kind: str | None = None, **options: Any) -> Any:
+    panel = partial(typer.Option, rich_help_panel=_EXECUTION, show_default=False)
+    return panel(help=text, metavar=kind, **options)
 
 
 @dataclass(frozen=True)
@@ -25,7 +40,10 @@ class ExecutionOptions:
 
     executor: Annotated[
         Text,
-        _execution("in-process (default; islands folded into batches), processes, or ray."),
+        _execution(
+            "in-process (default; islands folded into batches), processes, or ray.",
+            autocompletion=offer(EXECUTORS),
+        ),
     ] = None
     workers: Annotated[
         Text, _execution("How many islands run at a time; alone it means processes.", "INTEGER")
@@ -60,7 +78,7 @@ class ExecutionOptions:
         Raises:
             BadInput: one of them is no number.
 
-        Example:
+        Examples:
             >>> ExecutionOptions(workers="4").read()
             {'workers': 4}
         """
@@ -91,74 +109,85 @@ def _read(name: str, text: str) -> Any:
 class SettingOptions:
     """Settings of a method that have an option; `--set` takes all others."""
 
-    s: Annotated[
-        Text, typer.Option("--s", metavar="NUMBER", help="Scale of the prior, in [0, 1].")
-    ] = None
-    prior_variance: Annotated[
-        Text, typer.Option(metavar="NUMBER", help="Variance of the prior.")
-    ] = None
-    particles: Annotated[Text, typer.Option(metavar="INTEGER", help="Particles of an island.")] = (
+    s: Annotated[Text, _setting("--s", metavar="NUMBER", help="Scale of the prior, in [0, 1].")] = (
         None
     )
-    islands: Annotated[Text, typer.Option(metavar="INTEGER", help="Independent islands.")] = None
+    prior_variance: Annotated[Text, _setting(metavar="NUMBER", help="Variance of the prior.")] = (
+        None
+    )
+    particles: Annotated[Text, _setting(metavar="INTEGER", help="Particles of an island.")] = None
+    islands: Annotated[Text, _setting(metavar="INTEGER", help="Independent islands.")] = None
     first_island: Annotated[
         Text,
-        typer.Option(
+        _setting(
             metavar="INTEGER",
             help="Number of the first island: two machines can each make some islands of one run, "
             "for `sbmc merge`.",
         ),
     ] = None
-    steps: Annotated[Text, typer.Option(metavar="INTEGER", help="Moves of each chain.")] = None
+    steps: Annotated[Text, _setting(metavar="INTEGER", help="Moves of each chain.")] = None
     epochs: Annotated[
-        Text, typer.Option(metavar="INTEGER", help="Instead of steps: a budget for each chain.")
+        Text, _setting(metavar="INTEGER", help="Instead of steps: a budget for each chain.")
     ] = None
-    leapfrog: Annotated[Text, typer.Option(metavar="INTEGER", help="Leapfrog steps of a move.")] = (
-        None
-    )
+    leapfrog: Annotated[Text, _setting(metavar="INTEGER", help="Leapfrog steps of a move.")] = None
     trajectory: Annotated[
         Text,
-        typer.Option(metavar="NUMBER", help="Instead of leapfrog: length of a move, such as pi/2."),
+        _setting(metavar="NUMBER", help="Instead of leapfrog: length of a move, such as pi/2."),
     ] = None
     mutations: Annotated[
         Text,
-        typer.Option(
+        _setting(
             metavar="INTEGER", help="Moves of SMC at each temperature (with eta: at most so many)."
         ),
     ] = None
     island_weights: Annotated[
-        Text, typer.Option(help="How SMC's islands are combined: evidence or equal.")
+        Text,
+        _setting(
+            help="How SMC's islands are combined: evidence or equal.",
+            autocompletion=offer(WEIGHTINGS),
+        ),
     ] = None
-    start: Annotated[Text, typer.Option(help="Where chains begin: prior, anchor or ensemble.")] = (
-        None
-    )
+    start: Annotated[
+        Text,
+        _setting(
+            help="Where chains begin: prior, anchor or ensemble.", autocompletion=offer(STARTS)
+        ),
+    ] = None
     anchor: Annotated[
-        Text, typer.Option(help="What the prior is anchored at: map, swa or mc-dropout.")
+        Text,
+        _setting(
+            help="What the prior is anchored at: map, swa or mc-dropout.",
+            autocompletion=offer(ANCHORS),
+        ),
     ] = None
     factor_variance: Annotated[
         Text,
-        typer.Option(
+        _setting(
             metavar="NUMBER", help="Instead of s: variance of a Gaussian factor around the anchor."
         ),
     ] = None
     covariance: Annotated[
-        Text, typer.Option(help="Of the anchored prior: linear (s v), or laplace (diagonal).")
+        Text,
+        _setting(
+            help="Of the anchored prior: linear (s v), or laplace (diagonal).",
+            autocompletion=offer(COVARIANCES),
+        ),
     ] = None
     split: Annotated[
         Text,
-        typer.Option(
+        _setting(
             metavar="NUMBER",
             help="Instead of s: share of the likelihood whose Laplace fit is the prior.",
         ),
     ] = None
     posterior_temperature: Annotated[
-        Text, typer.Option(metavar="NUMBER", help="Below 1 for a cold posterior.")
+        Text, _setting(metavar="NUMBER", help="Below 1 for a cold posterior.")
     ] = None
 
 
 AssignmentsOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
+    _setting("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
 ]
 OutOption = Annotated[Path, typer.Option(help="Folder of the records.")]
 AlsoIslandsOption = Annotated[
@@ -170,6 +199,13 @@ ConfidenceOption = Annotated[
 ]
 SaveOption = Annotated[
     bool, typer.Option("--save-posterior", help="Write the posterior beside the record.")
+]
+RecordsOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the records, such as runs for your own; the stored ones if not given.",
+        show_default=False,
+    ),
 ]
 RUNS = Path("runs")
 
@@ -187,7 +223,7 @@ def join_settings(options: Mapping[str, str], assignments: Sequence[str]) -> dic
     Raises:
         BadInput: an assignment has another form, or a setting is given twice.
 
-    Example:
+    Examples:
         >>> join_settings({"steps": "3"}, ["step-size=0.05"])
         {'steps': '3', 'step_size': '0.05'}
     """
@@ -212,7 +248,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
     Raises:
         BadInput: if there is no `=` or nothing before it.
 
-    Example:
+    Examples:
         >>> parse_assignment("step-size=0.05")
         ('step_size', '0.05')
     """
@@ -234,7 +270,7 @@ def parse_numbers(name: str, text: str | None) -> tuple[int, ...]:
     Raises:
         BadInput: if the text has another form.
 
-    Example:
+    Examples:
         >>> parse_numbers("seeds", "0-2,7")
         (0, 1, 2, 7)
     """
@@ -250,10 +286,27 @@ def parse_numbers(name: str, text: str | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
+def require_study(name: str, *others: str) -> None:
+    """Refuse the name of a study that is not there, and say which is near.
+
+    Args:
+        name: what was given.
+        others: studies beside the experiments that a command knows.
+
+    Raises:
+        BadInput: it is none of them.
+    """
+    known = [*experiment_names(), *others]
+    if name not in known:
+        names = ", ".join(known)
+        hint = nearest(name, known)
+        raise BadInput(f"`experiment` must be one of {names}, but got {name!r}.{hint}")
+
+
 def require_records(records: Path) -> None:
     """Refuse a folder of records that is not there, and say where one is."""
     rule = (
-        "a folder of records: `--records runs` has those of your own runs, and a clone of the "
-        "repository has the stored ones in experiments/records"
+        "a folder of records: `--records runs` has those of your own runs; without the option, "
+        "the stored ones are taken"
     )
     require(records.is_dir(), "records", rule, str(records))

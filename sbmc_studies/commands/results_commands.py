@@ -1,27 +1,44 @@
-"""The commands `table`, `figure` and `report`, as the parser sees them."""
+"""The commands `table` and `figure` as the parser sees them, and `report` of folders."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sbmc.checks import require
-from sbmc.cli.options import DataDirOption, DebugOption, Text
+from sbmc.cli.completion import offer
+from sbmc.cli.options import DebugOption, Text
+from sbmc_studies.commands.completion import (
+    FIGURES,
+    FORMATS,
+    GAUNTLET,
+    PAPER,
+    PROTOCOLS,
+    REVIEWERS,
+    TABLES,
+    complete_figures_of,
+    complete_methods,
+    complete_tables,
+)
+from sbmc_studies.commands.options import RecordsOption, require_study
+from sbmc_studies.records.stored import stored_records
 
 
 def table_command(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="Whose table; see `sbmc experiments`. Or paper: all its tables and figures."
+            help="Whose table; see `sbmc experiments`. Or paper: all its tables and figures.",
+            autocompletion=complete_tables,
         ),
     ],
-    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
-        "experiments/records"
-    ),
-    style: Annotated[str, typer.Option("--format", help="text or markdown.")] = "text",
+    records: RecordsOption = None,
+    style: Annotated[
+        str, typer.Option("--format", help="text or markdown.", autocompletion=offer(FORMATS))
+    ] = "text",
     write: Annotated[
         list[Path] | None,
         typer.Option(help="Put the table into this Markdown page, between its marks; repeatable."),
@@ -33,8 +50,8 @@ def table_command(
     debug: DebugOption = False,
 ) -> None:
     """Set our results beside the paper's, from the stored records."""
+    require_study(experiment, GAUNTLET, TABLES, REVIEWERS, PAPER)  # before torch is imported
     from sbmc_studies.commands.table import (
-        PAPER,
         show_confidence,
         show_index,
         show_table,
@@ -42,6 +59,7 @@ def table_command(
         write_table,
     )
 
+    records = records or stored_records()
     rule = "left out with paper, which lists its tables of confidence too"
     require(not (experiment == PAPER and confidence), "confidence", rule, confidence)
     if experiment == PAPER and write:
@@ -57,24 +75,38 @@ def table_command(
 
 
 def figure_command(
-    experiment: Annotated[str, typer.Argument(help="Whose figure; see `sbmc experiments`.")],
-    name: Annotated[
+    experiment: Annotated[
         str,
         typer.Argument(
-            help="epochs: what a budget buys; or, of runs made with --confidence: roc, "
-            "thresholds, confusion, risk-coverage, reliability, entropies, spider. The gauntlet "
-            "has one figure: ranks of its methods."
+            help="Whose figure; see `sbmc experiments`.", autocompletion=complete_figures_of
         ),
-    ] = "epochs",
+    ],
+    name: Annotated[
+        Text,
+        typer.Argument(
+            help="epochs: what a budget buys (of mnist7). sure-unsure: inputs that a run of yours "
+            "is most and least sure about (of digits). Of runs made with --confidence: roc, "
+            "thresholds, confusion, risk-coverage, reliability, entropies, spider. The gauntlet "
+            "has one figure: ranks of its methods. If not given, the first that the study has.",
+            autocompletion=offer(FIGURES),
+            show_default=False,
+        ),
+    ] = None,
     methods: Annotated[
-        Text, typer.Option(help="Show these only, with commas.", show_default=False)
+        Text,
+        typer.Option(
+            help="Show these only, with commas.",
+            show_default=False,
+            autocompletion=complete_methods,
+        ),
     ] = None,
     protocol: Annotated[
-        Text, typer.Option(help="paper (default) or clean.", show_default=False)
+        Text,
+        typer.Option(
+            help="paper (default) or clean.", show_default=False, autocompletion=offer(PROTOCOLS)
+        ),
     ] = None,
-    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
-        "experiments/records"
-    ),
+    records: RecordsOption = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The file: .png, .pdf or .svg; EXPERIMENT_NAME.png if not given."),
@@ -82,27 +114,16 @@ def figure_command(
     debug: DebugOption = False,
 ) -> None:
     """Draw one of an experiment's figures, from the stored records."""
+    require_study(experiment, GAUNTLET)
     from sbmc_studies.commands.figure import draw_figure
 
     draw_figure(experiment, name, records, out=out, protocol=protocol, methods=methods)
 
 
-def report_command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Folders with records: of all runs, of an experiment, of a method, of one run."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
-    title: Annotated[
-        Text, typer.Option(help="Of the page; the experiments' names if not given.")
-    ] = None,
-    data_dir: DataDirOption = None,
-    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    debug: DebugOption = False,
+def report_runs(
+    runs: Sequence[Path], out: Path, *, title: Text, data_dir: Path | None, show: bool
 ) -> None:
-    """Write one self-contained HTML page of any runs: tables, figures, diagnostics, settings."""
+    """Write the page of any runs, for `sbmc report` with folders; see `make_report`."""
     from sbmc_studies.commands.report import make_report
 
     make_report(runs, out, title=title, data_dir=data_dir, show=show)

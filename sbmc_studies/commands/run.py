@@ -11,6 +11,7 @@ from sbmc_studies.commands.dry_run import show_forecasts
 from sbmc_studies.commands.execute import execute, require_writable
 from sbmc_studies.commands.gauntlet import run_gauntlet
 from sbmc_studies.commands.options import ExecutionOptions, parse_numbers
+from sbmc_studies.commands.reviewers import run_reviewers
 from sbmc_studies.commands.show import show_comparison
 from sbmc_studies.commands.tables import run_tables
 from sbmc_studies.commands.toy import run_toy_study
@@ -28,6 +29,7 @@ __all__ = [
     "parse_specs",
     "run",
     "run_gauntlet",
+    "run_reviewers",
     "run_tables",
     "run_toy_study",
 ]

@@ -16,6 +16,16 @@ from sbmc.cli.options import (
     given_options,
     with_option_groups,
 )
+from sbmc_studies.commands.completion import (
+    GAUNTLET,
+    REVIEWERS,
+    TABLES,
+    TOY,
+    complete_experiments,
+    complete_methods,
+    complete_presets,
+    complete_runs,
+)
 from sbmc_studies.commands.options import (
     RUNS,
     AlsoIslandsOption,
@@ -26,15 +36,18 @@ from sbmc_studies.commands.options import (
     SaveOption,
     SettingOptions,
     join_settings,
+    require_study,
 )
 
-# Studies that run in a way of their own: one has no data set, the others have many.
-TOY, GAUNTLET, TABLES = "toy", "gauntlet", "tables"
+_OF_MANY = "Of the gauntlet and of tables, which have many data sets"
 
 
 @with_option_groups
 def run_command(
-    experiment: Annotated[str, typer.Argument(help="What to study; see `sbmc experiments`.")],
+    experiment: Annotated[
+        str,
+        typer.Argument(help="What to study; see `sbmc experiments`.", autocompletion=complete_runs),
+    ],
     *,
     method: Annotated[
         Text,
@@ -44,6 +57,7 @@ def run_command(
             help="One method or several, with commas; see `sbmc methods`. By default s-hmc, "
             "and for digits the comparison map,de,s-hmc.",
             show_default=False,
+            autocompletion=complete_methods,
         ),
     ] = None,
     preset: Annotated[
@@ -52,6 +66,7 @@ def run_command(
             help="paper: the paper's settings (default); best: what we recommend (default for "
             "digits, which are not in the paper).",
             show_default=False,
+            autocompletion=complete_presets,
         ),
     ] = None,
     settings: SettingOptions,
@@ -82,18 +97,26 @@ def run_command(
             "--quick",
             help="Of the gauntlet: six pairs, four methods, one seed. Of tables: three sets, three "
             "methods, one split.",
+            rich_help_panel=_OF_MANY,
         ),
     ] = False,
     sets: Annotated[
-        Text, typer.Option(help="Of tables: sets or groups of sets, with commas.")
+        Text,
+        typer.Option(
+            help="Of tables: sets or groups of sets, with commas.", rich_help_panel=_OF_MANY
+        ),
     ] = None,
-    splits: Annotated[Text, typer.Option(help="Of tables: numbers of splits, such as 0-4.")] = None,
+    splits: Annotated[
+        Text,
+        typer.Option(help="Of tables: numbers of splits, such as 0-4.", rich_help_panel=_OF_MANY),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option(
             "--check",
             help="Of the gauntlet: sample recorded runs that were warned of, and as many that were "
             "ok, again by chains ten times as long, and compare.",
+            rich_help_panel=_OF_MANY,
         ),
     ] = False,
     dry_run: Annotated[
@@ -114,21 +137,27 @@ def run_command(
 
     The same command continues a run that was stopped.
     """
+    require_study(experiment, TOY, GAUNTLET, TABLES, REVIEWERS)  # before torch is imported
     from sbmc_studies.commands.run import (
         parse_execution,
         parse_specs,
         run,
         run_gauntlet,
+        run_reviewers,
         run_tables,
         run_toy_study,
     )
 
-    if experiment in (TOY, GAUNTLET, TABLES):
+    if experiment in (TOY, GAUNTLET, TABLES, REVIEWERS):
         rule = f"left out for the study {experiment}, which says as it goes what it takes"
         require(not dry_run, "dry_run", rule, True)
     for name, text in (("sets", sets), ("splits", splits)):
         rule = "left out for studies other than tables"
         require(text is None or experiment == TABLES, name, rule, text)
+    if experiment == REVIEWERS:
+        rule = "left out for reviewers, whose rows name their methods"
+        require(method is None, "method", rule, method)
+        return run_reviewers(seed or seeds, out, force=force, quiet=quiet, debug=debug)
     if experiment == TOY:
         return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
     if experiment == TABLES:
@@ -188,7 +217,12 @@ def run_command(
 
 
 def tune_command(
-    experiment: Annotated[str, typer.Argument(help="What to tune; see `sbmc experiments`.")],
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="What to tune; see `sbmc experiments`.", autocompletion=complete_experiments
+        ),
+    ],
     v: Annotated[
         Text,
         typer.Option(
@@ -211,10 +245,19 @@ def tune_command(
     folds: Annotated[
         Text, typer.Option(metavar="INTEGER", help="Folds of the cross-validation.")
     ] = "5",
-    method: Annotated[Text, typer.Option(help="Whose s is chosen; see `sbmc methods`.")] = "s-hmc",
+    method: Annotated[
+        Text,
+        typer.Option(
+            help="Whose s is chosen; see `sbmc methods`.", autocompletion=complete_methods
+        ),
+    ] = "s-hmc",
     preset: Annotated[
         Text,
-        typer.Option(help="paper or best; by default the experiment's.", show_default=False),
+        typer.Option(
+            help="paper or best; by default the experiment's.",
+            show_default=False,
+            autocompletion=complete_presets,
+        ),
     ] = None,
     particles: Annotated[
         Text, typer.Option(metavar="INTEGER", help="Particles of each fit.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sbmc.checks import require
+from sbmc.checks import BadInput, require
 from sbmc.cli.tables import print_wide
-from sbmc_studies.commands.gauntlet import GAUNTLET, show_gauntlet, with_tables
+from sbmc_studies.commands.completion import FORMATS, GAUNTLET, TABLES
+from sbmc_studies.commands.gauntlet import show_gauntlet, with_tables
 from sbmc_studies.commands.options import require_records
-from sbmc_studies.commands.tables import TABLES, show_tables, with_results
+from sbmc_studies.commands.reviewers import show_answers
+from sbmc_studies.commands.tables import show_tables, with_results
 from sbmc_studies.experiments.experiment import Experiment, get_experiment
 from sbmc_studies.paper.claims.all_studies import claim_lines, confidence_claim_lines
 from sbmc_studies.paper.tables import appendix, groups, paper_index, times
@@ -25,10 +27,8 @@ from sbmc_studies.paper.tables.study import (
     render_markdown,
     write_tables,
 )
+from sbmc_studies.reviewers.page import REVIEWERS, write_answers
 from sbmc_studies.runs.confidence import PROTOCOLS
-
-FORMATS = ("text", "markdown")
-PAPER = "paper"  # instead of an experiment: all tables and figures of the paper
 
 
 def write_table(
@@ -47,6 +47,9 @@ def write_table(
     """
     if experiment == GAUNTLET:
         _rewrite(pages, records, lambda text: with_tables(text, records), "tables of the gauntlet")
+        return
+    if experiment == REVIEWERS:
+        _rewrite(pages, records, lambda text: write_answers(text, records), "answers")
         return
     if experiment == TABLES:
         _rewrite(pages, records, lambda text: with_results(text, records), "tables of UCI sets")
@@ -75,6 +78,9 @@ def show_table(experiment: str, records: Path, style: str) -> None:
         return
     if experiment == TABLES:
         show_tables(records)
+        return
+    if experiment == REVIEWERS:
+        show_answers(records)
         return
     study = get_experiment(experiment)
     _check(records, style)
@@ -190,5 +196,10 @@ def _rewrite(
     _check(records)
     for page in pages:
         require(page.is_file(), "write", "an existing file", str(page))
-        page.write_text(fill(page.read_text("utf-8")), "utf-8")
+        try:
+            text = page.read_text("utf-8")
+        except UnicodeDecodeError:
+            rule = "a page of text in UTF-8"
+            raise BadInput(f"`write` must be {rule}, but got {str(page)!r}.") from None
+        page.write_text(fill(text), "utf-8")
         print(f"{page}: {content} written")

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sbmc.checks import require
-from sbmc_studies.commands.marks import fill
+from sbmc_studies.commands.completion import TABLES
 from sbmc_studies.commands.options import parse_numbers, require_records
+from sbmc_studies.paper.tables.pages import fill_marks
 from sbmc_studies.tables.methods import METHODS
 from sbmc_studies.tables.running import (
     QUICK_METHODS,
@@ -18,8 +19,6 @@ from sbmc_studies.tables.running import (
 )
 from sbmc_studies.tables.sets import find_sets, table_sets
 from sbmc_studies.tables.table import table_lines
-
-TABLES = "tables"
 
 
 def run_tables(
@@ -92,4 +91,5 @@ def with_results(text: str, records: Path) -> str:
         BadInput: there is no such folder, or the page has no marks.
     """
     require_records(records)
-    return fill(text, TABLES, table_lines(records))
+    tables = "\n".join(table_lines(records)).strip()
+    return fill_marks(text, TABLES, lambda _: tables, start="table", end="end")

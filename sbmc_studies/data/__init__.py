@@ -42,7 +42,7 @@ def load_dataset(
         BadInput: if there is no such data set, or its file does not have the expected content.
         DataNotFound: if its file is nowhere, and could not be fetched.
 
-    Example:
+    Examples:
         >>> data = load_dataset("digits")
         >>> data.train[0].shape, list(data.ood)
         (torch.Size([800, 1, 8, 8]), ['8', '9', 'white_noise', 'perturbed'])

@@ -20,7 +20,7 @@ def class_name(data: str, label: str | int) -> str | None:
     Returns:
         Its name; None where a class has no name but its number.
 
-    Example:
+    Examples:
         >>> class_name("imdb", 1), class_name("cifar10", "3"), class_name("digits", 3)
         ('positive', 'cat', None)
     """

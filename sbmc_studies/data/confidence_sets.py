@@ -54,7 +54,7 @@ def confidence_sets(
         BadInput: another name or protocol.
         DataNotFound: if the data are nowhere.
 
-    Example:
+    Examples:
         >>> sets = confidence_sets("digits", "clean")
         >>> {part: len(each.labels) for part, each in sets.items()}
         {'meta_train': 88, 'threshold': 88, 'calibration': 88, 'test': 88}

@@ -160,7 +160,7 @@ def split_blocks(blocks: int) -> tuple[slice, slice, slice]:
     Raises:
         BadInput: too few blocks for three parts.
 
-    Example:
+    Examples:
         >>> split_blocks(100)
         (slice(0, 81, None), slice(81, 90, None), slice(90, 100, None))
     """
@@ -183,7 +183,7 @@ def frequent_tokens(tokens: Tensor, count: int) -> Tensor:
     Raises:
         BadInput: if fewer tokens occur.
 
-    Example:
+    Examples:
         >>> frequent_tokens(torch.tensor([7, 3, 7, 5, 3, 9]), 3)
         tensor([3, 7, 5])
     """

@@ -45,7 +45,7 @@ class Execution:
     Raises:
         BadInput: an option breaks its rule, or the executor has no such option.
 
-    Example:
+    Examples:
         >>> Execution(workers=4).build_executor()
         Processes(workers=4, threads=None)
         >>> Execution(executor="in-process", workers=2)

@@ -78,7 +78,7 @@ class Experiment:
 def experiment_names() -> list[str]:
     """List the names of all experiments, in alphabetical order.
 
-    Example:
+    Examples:
         >>> {"digits", "mnist7"} <= set(experiment_names())
         True
     """
@@ -99,7 +99,7 @@ def get_experiment(name: str) -> Experiment:
     Raises:
         BadInput: if there is no such experiment; the message has the nearest name.
 
-    Example:
+    Examples:
         >>> get_experiment("mnist7").settings["prior_variance"]
         0.1
     """

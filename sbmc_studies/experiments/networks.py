@@ -29,7 +29,7 @@ def paper_cnn(input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     Raises:
         BadInput: if the shape is not that of an image, or there is no class.
 
-    Example:
+    Examples:
         >>> network = paper_cnn((1, 28, 28), 8)
         >>> sum(parameter.numel() for parameter in network.parameters())
         6320
@@ -65,7 +65,7 @@ def linear_head(input_shape: tuple[int, ...], classes: int) -> nn.Linear:
     Raises:
         BadInput: if the inputs are no vectors, or there is no class.
 
-    Example:
+    Examples:
         >>> sum(parameter.numel() for parameter in linear_head((768,), 2).parameters())
         1538
     """

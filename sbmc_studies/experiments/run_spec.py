@@ -36,7 +36,7 @@ class RunSpec:
         BadInput: the seed is negative, the settings have no number of islands, or `also_islands`
             has a number that is larger than that.
 
-    Example:
+    Examples:
         >>> spec = RunSpec("digits", "map", {"s": 0.0, "islands": 1}, seed=3)
         >>> spec.folder(Path("runs")).as_posix()
         'runs/digits/map/7426d966c7b2/seed-3'
@@ -147,7 +147,7 @@ def run_folder(out: Path, experiment: str, method: str, digest: str, seed: int) 
 def records_folder(folder: Path) -> Path:
     """The folder of records that a run's folder is in: the reverse of `run_folder`.
 
-    Example:
+    Examples:
         >>> records_folder(Path("runs/digits/map/7426d966c7b2/seed-3")).as_posix()
         'runs'
     """

@@ -43,7 +43,7 @@ def sampler_classes() -> dict[str, type[Sampler]]:
     Returns:
         The settings classes, by their names in lower case.
 
-    Example:
+    Examples:
         >>> sampler_classes()["hmc"].__name__
         'HMC'
     """
@@ -85,7 +85,7 @@ def sampler_kinds() -> dict[str, str]:
     Returns:
         Setting names to types, without None.
 
-    Example:
+    Examples:
         >>> sampler_kinds()["steps"], sampler_kinds()["step_size"]
         ('int', 'float')
     """

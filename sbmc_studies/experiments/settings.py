@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sbmc.checks import BadInput, nearest, require
+from sbmc.checks import MOST_COUNT, BadInput, nearest, require
 from sbmc_studies.experiments.experiment import PRESETS, Experiment
 from sbmc_studies.experiments.samplers import sampler_kinds
 
@@ -66,7 +66,7 @@ def resolve(
     Raises:
         BadInput: if a setting is unknown, breaks its rule, or is fixed by the method.
 
-    Example:
+    Examples:
         >>> from sbmc_studies.experiments.experiment import get_experiment
         >>> from sbmc_studies.experiments.methods import get_method
         >>> digits, method = get_experiment("digits"), get_method("de")
@@ -160,7 +160,7 @@ def check_setting(name: str, value: Any) -> Any:
     Raises:
         BadInput: if the value breaks the rule.
 
-    Example:
+    Examples:
         >>> check_setting("trajectory", "pi/2")
         1.5707963267948966
     """
@@ -181,6 +181,8 @@ def check_setting(name: str, value: Any) -> Any:
     except (TypeError, ValueError, KeyError, OverflowError):
         raise BadInput(f"`{name}` must be {rule}, but got {value!r}.") from None
     require(holds(parsed), name, rule, value)
+    if parse is _parse_count:
+        require(parsed <= MOST_COUNT, name, f"at most {MOST_COUNT:,}", value)
     return parsed
 
 
@@ -208,7 +210,7 @@ def parse_real(value: Any) -> float:
     Raises:
         ValueError: if it is none.
 
-    Example:
+    Examples:
         >>> parse_real("2*pi") == 2 * math.pi
         True
     """
@@ -331,7 +333,7 @@ def settings_hash(experiment: str, method: str, settings: Mapping[str, Any]) -> 
     Returns:
         The hash.
 
-    Example:
+    Examples:
         >>> settings_hash("digits", "map", {"s": 0.0, "steps": None})
         'ef9e9e168ef5'
     """

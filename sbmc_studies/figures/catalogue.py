@@ -18,12 +18,14 @@ from sbmc_studies.figures import (
     risk_coverage,
     roc,
     spider,
+    sure_unsure,
     thresholds,
 )
 from sbmc_studies.figures.comparison import PAPER, Comparison, read_comparison
 from sbmc_studies.records.finding import RunsInFolder
 
-EPOCHS = "epochs"
+EPOCHS, SURE_UNSURE = "epochs", "sure-unsure"
+WITH_PICTURES = ("digits", "mnist7")  # whose runs keep inputs to show
 # The figures of the meta-classifier, all from one comparison.
 FIGURES: dict[str, Callable[[Comparison, Limits], list[Figure]]] = {
     "roc": roc.build,
@@ -34,7 +36,7 @@ FIGURES: dict[str, Callable[[Comparison, Limits], list[Figure]]] = {
     "entropies": entropies.build,
     "spider": spider.build,
 }
-NAMES = (EPOCHS, *FIGURES)
+NAMES = (EPOCHS, SURE_UNSURE, *FIGURES)
 # A picture has more room than a page on a phone.
 PICTURE_LIMITS = Limits(points=201)
 
@@ -67,17 +69,32 @@ def draw_file(
     check_format(target)
     if name == EPOCHS:
         figures, heading = _epochs(experiment, records), experiment.name
+    elif name == SURE_UNSURE:
+        return sure_unsure.draw_run(experiment.name, records, target, methods)
     else:
         comparison = read_comparison(experiment, records, protocol, methods)
         figures, heading = FIGURES[name](comparison, PICTURE_LIMITS), comparison.heading()
     return write_picture(draw_picture(figures, heading), target)
 
 
+def first_figure(experiment: Experiment) -> str:
+    """The figure that an experiment is shown by if none is named.
+
+    Examples:
+        >>> from sbmc_studies.experiments.experiment import get_experiment
+        >>> [first_figure(get_experiment(name)) for name in ("mnist7", "imdb", "digits")]
+        ['epochs', 'roc', 'sure-unsure']
+    """
+    if experiment.curves.get(EPOCHS):
+        return EPOCHS
+    return "roc" if experiment.confidence_rows else SURE_UNSURE
+
+
 def _epochs(experiment: Experiment, records: Path) -> list[Figure]:
     if not experiment.curves.get(EPOCHS):
         raise BadInput(
-            f"`name` must be a figure that {experiment.name} has ({', '.join(FIGURES)}; of runs "
-            f"made with --confidence), but got {EPOCHS!r}."
+            f"`name` must be a figure that {experiment.name} has ({SURE_UNSURE}; of runs made with "
+            f"--confidence {', '.join(FIGURES)}), but got {EPOCHS!r}."
         )
     series = epochs.find_series(experiment, RunsInFolder(records, experiment.name))
     if not series:

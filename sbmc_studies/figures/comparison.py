@@ -163,7 +163,7 @@ def seed_mean(stack: np.ndarray) -> np.ndarray:
     Returns:
         `(...)`.
 
-    Example:
+    Examples:
         >>> seed_mean(np.array([[1.0, np.nan, np.nan], [3.0, 4.0, np.nan]])).tolist()
         [2.0, 4.0, nan]
     """

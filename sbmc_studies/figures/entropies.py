@@ -51,7 +51,7 @@ def group_names(metrics: Mapping[str, float]) -> list[str]:
 def group_title(name: str) -> str:
     """A group in words.
 
-    Example:
+    Examples:
         >>> group_title("correct"), group_title("ood.white_noise")
         ('test set, right', 'out of domain: white noise')
     """

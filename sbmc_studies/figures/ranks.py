@@ -52,6 +52,6 @@ def build(ranking: Ranking, part: str) -> Figure:
         Axis("", 0.5, lines + 0.5, at=tuple(heights.values()), names=tuple(ranks)),
         height=MARGIN + LINE_HEIGHT * lines,
     )
-    caption = f"Pairs of the part {part}, {ranking.sets} data sets; Nemenyi's test at 0.05."
+    caption = f"{part.capitalize()} pairs, {ranking.sets} data sets; Nemenyi's test at 0.05."
     listed = ", ".join(f"{method} {rank:.2f}" for method, rank in ranks.items())
     return Figure("Ranks over data sets", caption, chart, alt=f"Average ranks: {listed}.")

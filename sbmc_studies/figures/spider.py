@@ -39,7 +39,7 @@ def relative_to_best(values: np.ndarray, more_is_better: bool) -> np.ndarray:
     Returns:
         value / best, or best / value; all in [0, 1].
 
-    Example:
+    Examples:
         >>> relative_to_best(np.array([0.2, 0.4]), more_is_better=False).tolist()
         [1.0, 0.5]
     """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sbmc.checks import BadInput
 from sbmc.report.pictures import new_picture, write_picture
 from sbmc.report.theme import light_theme
-from sbmc_studies.runs.examples import Shown, read_examples
+from sbmc_studies.experiments.methods import method_label
+from sbmc_studies.runs.examples import FILE, Shown, read_examples
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,6 +59,36 @@ def _draw_row(figure: Any, shown: Shown, columns: int, title: str, colour: str) 
             f"H_ep {shown.epistemics[index]:.2f}",
             fontsize=10,
         )
+
+
+def draw_run(
+    experiment: str, records: Path, target: Path, methods: Sequence[str] | None = None
+) -> Path:
+    """Draw the picture of one of the runs in a folder of records.
+
+    Args:
+        experiment: the experiment's name.
+        records: the folder of all records.
+        target: the picture's path.
+        methods: whose run, the first of them that has one; S-HMC∥ or else any if not given.
+
+    Returns:
+        The picture's path.
+
+    Raises:
+        BadInput: no run has its inputs beside its record.
+    """
+    # Of each method the run with the least seed.
+    folders = sorted((path.parent for path in (records / experiment).rglob(FILE)), reverse=True)
+    runs = {folder.relative_to(records).parts[1]: folder for folder in folders}
+    for method in methods or ("s-hmc", *runs):
+        if method in runs:
+            return draw_file(runs[method], target, method_label(method))
+    wanted = f" --method {','.join(methods)}" if methods else ""
+    raise BadInput(
+        f"`records` must have a run of {experiment} with its pictures, which stay on the machine "
+        f"that made them, but got {str(records)!r}. `sbmc run {experiment}{wanted}` makes one."
+    )
 
 
 def draw_file(folder: Path, target: Path, method: str) -> Path:

@@ -121,7 +121,7 @@ def _weighted_requests(
     fits = single_fits(FitRequest(**arguments), seconds_per_epoch)
     if whole.mixture is None or fits.unseen is None:
         return [(1.0, fits.requests[0])]
-    plan = plan_mixture(fits.requests, fits.unseen, fits.training, stacklevel=2)
+    plan = plan_mixture(fits.requests, fits.unseen, fits.training)
     weights = {member.name: member.weight for member in whole.mixture.members}
     pairs = [(weights.get(name, 0.0), request) for name, request in plan.members]
     return [(weight, request) for weight, request in pairs if weight > 0]
@@ -147,7 +147,7 @@ def _fit(arguments: Mapping[str, Any]) -> Posterior:
 
 def _require_equal(whole: Posterior, expected: Tensor, inputs: Tensor) -> None:
     """Refuse to go on if the prediction is not the one that its parts make."""
-    off = float((whole.predict(inputs).probs - expected).abs().max())  # type: ignore[union-attr]
+    off = float((whole.predict(inputs).probs - expected).abs().max())
     if off > TOLERANCE:
         raise RuntimeError(
             f"The posteriors that were sampled one by one are not those of the run: predictions "
@@ -179,7 +179,7 @@ def permutation_test(
     Returns:
         The distance, and p = (1 + permutations that are as far apart) / (1 + permutations).
 
-    Example:
+    Examples:
         >>> rng = torch.Generator().manual_seed(0)
         >>> groups = [Groups(1.0, torch.zeros(5, 1, 2), torch.ones(5, 1, 2))]
         >>> found = permutation_test(groups, rng, permutations=99)

@@ -154,7 +154,7 @@ def _comparison(method: str, column: str, differences: np.ndarray) -> Comparison
 def detectable_difference(spread: float, count: int) -> float | None:
     """The mean difference that a paired t-test finds with probability 0.8 at a level of 0.05.
 
-    Example:
+    Examples:
         >>> round(detectable_difference(1.0, 16), 2)
         0.75
     """
@@ -198,7 +198,7 @@ class Ranking:
     def groups(self) -> list[tuple[str, ...]]:
         """Methods that the test does not tell apart, as large as can be, in the order of ranks.
 
-        Example:
+        Examples:
             >>> Ranking({"a": 1.0, "b": 2.0, "c": 3.0}, 5, ()).groups()
             [('a', 'b'), ('b', 'c')]
         """
@@ -251,7 +251,7 @@ def average_ranks(
 def critical_difference(methods: int, sets: int) -> float:
     """Nemenyi's critical difference of average ranks, at a level of 0.05 (Demšar, 2006).
 
-    Example:
+    Examples:
         >>> round(critical_difference(4, 14), 2)
         1.25
     """

@@ -52,7 +52,7 @@ def gauntlet_seeds() -> tuple[int, ...]:
 def gauntlet_pairs(part: str | None = None) -> list[Pair]:
     """All pairs, or those of one part, in the order of the list.
 
-    Example:
+    Examples:
         >>> len(gauntlet_pairs("development")), len(gauntlet_pairs("confirmation"))
         (10, 11)
     """

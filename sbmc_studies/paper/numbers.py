@@ -55,7 +55,7 @@ def groups(experiment: str) -> dict[str, str]:
     Returns:
         Our name of each to the suffix of the paper's columns.
 
-    Example:
+    Examples:
         >>> groups("mnist7")["white_noise"]
         'wn'
     """
@@ -74,7 +74,7 @@ def read_table(name: str) -> list[dict[str, str]]:
     Raises:
         BadInput: if there is no such table.
 
-    Example:
+    Examples:
         >>> read_table("mnist7_main")[0]["accuracy"]
         '92.3'
     """
@@ -101,7 +101,7 @@ def main_rows(experiment: str) -> tuple[PaperRow, ...]:
     Returns:
         The rows; none for an experiment that is not in the paper.
 
-    Example:
+    Examples:
         >>> [round(r.values["nll"], 3) for r in main_rows("mnist7") if r.method == "s-hmc"]
         [0.232, 0.231]
     """
@@ -124,7 +124,7 @@ def gold_standards(experiment: str) -> tuple[PaperRow, ...]:
     Returns:
         The rows; none for an experiment without such chains.
 
-    Example:
+    Examples:
         >>> [int(row.epochs) for row in gold_standards("mnist7")]
         [20000, 200000, 1800000]
     """
@@ -155,7 +155,7 @@ def find_row(
     Returns:
         The row, or None if the paper has no such row, or more than one.
 
-    Example:
+    Examples:
         >>> find_row("mnist7", "s-smc", 4, "mnist7_p_ablation_s025").epochs
         164.5
     """

@@ -10,7 +10,7 @@ from sbmc.progress import Bar, open_progress
 from sbmc.report.limits import MOST_BYTES, Limits
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import count, percent, short
-from sbmc.report.page import Part, Section, fit_page, render_page, write_page
+from sbmc.report.page import Part, Section, fit_page, fold_lacking, render_page, write_page
 from sbmc.report.tables import Cell, plain_rows, table
 from sbmc_studies.report.collect import Collection, collect
 from sbmc_studies.report.sections import (
@@ -148,7 +148,7 @@ def _part(view: StudyView, alone: bool, bar: Bar) -> Part:
         view.anchor,
         "The answer" if alone else cut(view.study.name, 80),
         join((kind, answer.build(view))),
-        [section for section in sections if section is not None],
+        fold_lacking([section for section in sections if section is not None]),
     )
 
 

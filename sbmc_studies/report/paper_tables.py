@@ -103,7 +103,7 @@ def paper_label(table: str) -> str:
     Returns:
         Its number or its LaTeX label; the name itself if the list of the paper's tables lacks it.
 
-    Example:
+    Examples:
         >>> paper_label("mnist7_s_ablation"), paper_label("mnist7_main")
         ('tab:metric_diffs_mnist', 'Table 1')
     """

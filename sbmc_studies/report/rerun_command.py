@@ -64,7 +64,7 @@ def rerun_command(study: Study, setting: Setting) -> str | None:
 def write_numbers(numbers: Sequence[int]) -> str:
     """Numbers as `--seeds` takes them.
 
-    Example:
+    Examples:
         >>> write_numbers([0, 1, 2, 5]), write_numbers([3])
         ('0-2,5', '3')
     """

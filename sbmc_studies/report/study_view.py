@@ -13,6 +13,7 @@ from sbmc.report.charts.style import Style, series_style
 from sbmc.report.limits import Limits
 from sbmc.report.markup import Html, el
 from sbmc.report.numbers import count
+from sbmc.report.page import Section
 from sbmc_studies.figures.comparison import PAPER, Comparison, MethodResult
 from sbmc_studies.records.pooling import pool
 from sbmc_studies.report.collect import Setting, StoredRun, Study
@@ -96,6 +97,11 @@ class StudyView:
 def missing(text: str, command: str) -> Html:
     """The one line of a section that has no data: which command would give them."""
     return el("p", f"{text} ", el("code", command), class_="missing")
+
+
+def lacking_section(name: str, title: str, text: str, command: str) -> Section:
+    """A section that has no data: what it would show, and which command would give it."""
+    return Section(name, title, missing(text, command), lacking=True)
 
 
 def best_setting(settings: Sequence[Setting]) -> Setting | None:

@@ -42,7 +42,7 @@ def parse_islands(text: str, present: int) -> int:
     Raises:
         BadInput: the text is no number, or not more than the run has.
 
-    Example:
+    Examples:
         >>> parse_islands("16", 8), parse_islands("+8", 8)
         (16, 16)
     """

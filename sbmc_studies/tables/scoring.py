@@ -58,7 +58,7 @@ def score_regression(predicted: PredictedNumbers, targets: np.ndarray) -> dict[s
         mixture's mean and variance; `rmse`; `crps`; and of the central 90 and 95 % intervals of
         the mixture, the share of targets that they cover and their mean width.
 
-    Example:
+    Examples:
         >>> from torch.distributions import Normal
         >>> from sbmc.prediction.predictive import PredictiveMixture
         >>> standard = PredictiveMixture(Normal(torch.zeros(1, 2), torch.ones(1, 2)), torch.ones(1))
@@ -92,7 +92,7 @@ def score_classification(probabilities: Tensor, labels: np.ndarray) -> dict[str,
     Returns:
         `nll`, `accuracy` and `brier`.
 
-    Example:
+    Examples:
         >>> scores = score_classification(torch.tensor([[0.8, 0.2], [0.5, 0.5]]), np.array([0, 1]))
         >>> round(scores["nll"], 3), round(scores["brier"], 3)
         (0.458, 0.29)

@@ -74,7 +74,7 @@ def _content(file: str) -> Mapping[str, Any]:
 def table_groups() -> tuple[Group, ...]:
     """All groups of the list, in its order.
 
-    Example:
+    Examples:
         >>> {group.name: len(group.sets) for group in table_groups()}
         {'standard': 6, 'gap': 5, 'bde': 2, 'classification': 5}
     """
@@ -112,7 +112,7 @@ def find_sets(names: Iterable[str]) -> list[TableSet]:
     Raises:
         BadInput: there is no such set; the message has the nearest name.
 
-    Example:
+    Examples:
         >>> [each.name for each in find_sets(["bde", "yacht-gap"])]
         ['airfoil', 'bikesharing', 'yacht-gap']
     """

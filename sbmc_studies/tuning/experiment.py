@@ -124,7 +124,7 @@ def plan_tuning(
     Raises:
         BadInput: any of it is refused.
 
-    Example:
+    Examples:
         >>> plan_tuning("digits", v=[0.1, 1.0]).command(1.0, 0.1)
         'sbmc run digits --method s-hmc --prior-variance 1 --s 0.1'
     """

@@ -223,6 +223,20 @@ def test_layers_without_kronecker_factors_are_refused():
     assert laplace(net, make_data(), prior_variance=V, structure="diag").positions.shape[2] == 53
 
 
+def test_a_module_that_returns_a_dict_is_refused_with_the_remedy():
+    class Wrapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, inputs):
+            return {"logits": self.layer(inputs)}
+
+    data = torch.randn(20, 2), torch.arange(20) % 2
+    with pytest.raises(BadInput, match=r"wrap it in a module that returns its logits.*type dict"):
+        laplace(Wrapped(), data, prior_variance=1.0)
+
+
 def test_without_the_package_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "laplace", None)
     with pytest.raises(ImportError, match=r"pip install 'sbmc\[laplace\]'"):

@@ -125,8 +125,7 @@ def test_folding_says_where_it_falls_short():
 
 
 def test_the_page_shows_the_records():
-    page = readme.HERE / "README.md"
-    text = page.read_text("utf-8")
+    text = readme.PAGE.read_text("utf-8")
     assert readme.fill(text, readme.HERE / "records") == text
 
 

@@ -157,7 +157,7 @@ def test_without_outside_inputs_it_knows_incorrect_ones(toy):
 def test_regression_is_refused(toy):
     _, data, _ = toy
     with pytest.raises(
-        BadInput, match=r"numbers have `fit_interval_confidence`, but got Regression"
+        BadInput, match=r"numbers have `fit_interval_confidence`\), but got RegressionPrediction"
     ):
         fit_confidence(lambda x: regression_prediction(x.T, torch.ones(1), 1.0), data)
 

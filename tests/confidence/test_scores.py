@@ -75,5 +75,7 @@ def test_metrics_are_named_after_their_score():
     found = detection_metrics({"total": inside}, {"total": outside})
     assert list(found) == ["ood.total.auroc", "ood.total.aupr", "ood.total.fpr95"]
     assert found["ood.total.fpr95"] == detection(inside, outside).fpr95
-    with pytest.raises(BadInput, match="`outside` must be the scores"):
+    with pytest.raises(
+        BadInput, match="`outside` must be of the same scores as `inside`, \\['total'\\], but got"
+    ):
         detection_metrics({"total": inside}, {"epistemic": outside})

@@ -85,7 +85,7 @@ def test_v_and_s_can_be_chosen():
         (Embedded(torch.eye(8)), {}, "`file` must be one with labels"),
         (clusters(), {"v": 0}, "`v` must be positive"),
         (clusters(), {"s": 2}, "`s` must be in [0, 1]"),
-        (clusters(), {"held_out": 1}, "`folds`"),
+        (clusters(), {"held_out": 1}, "`held_out` must be an integer of at least 2, but got 1."),
         (clusters(), {"ood": {"x": Embedded(torch.eye(3))}}, "`ood` must be of the same width, 6"),
         (Embedded(torch.eye(8), torch.zeros(8).long(), ("a",)), {}, "of two classes or more"),
     ],

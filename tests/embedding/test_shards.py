@@ -150,7 +150,7 @@ def test_damage_shows(tmp_path):
         load_embedded(path)
     with pytest.raises(BadInput, match=r"an \.npz file that exists"):
         load_embedded(tmp_path / "nothing.npz")
-    with pytest.raises(BadInput, match=r"`out` must be a file name \.npz"):
+    with pytest.raises(BadInput, match=r"`path` must be a file name that ends in \.npz"):
         Embedded(torch.eye(2)).save(tmp_path / "out.txt")
 
 

@@ -65,6 +65,30 @@ def test_the_scaled_network_has_the_outputs_times_the_factor(make, examples):
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
+class WithKeywords(nn.Module):
+    """As Hugging Face's models: inputs by name, and a dict of outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = sequential()
+
+    def forward(self, pixels, labels=None):
+        return {"loss": None, "logits": self.net(pixels)}
+
+
+def test_networks_that_take_a_dict_and_return_one_are_scaled(examples):
+    torch.manual_seed(1)
+    model = WithKeywords()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4)
+    by_name = Examples({"pixels": examples.inputs}, examples.targets)
+    found = scaled(model, by_name)
+    assert found.factor == scaled(model.net, examples).factor < 0.7
+    before, after = (each(examples.inputs)["logits"] for each in (model, found.model))
+    assert torch.allclose(after, found.factor * before, atol=1e-5)
+
+
 def test_the_factor_is_the_minimum_that_another_way_finds(examples):
     torch.manual_seed(1)
     logits = 5 * torch.randn(50, 3).double()

@@ -132,7 +132,7 @@ def on_or_off(targets):
     ("likelihood", "outputs", "targets_of"),
     [
         (None, 1, on_or_off),
-        (None, 2, lambda targets: torch.stack([on_or_off(targets), on_or_off(-targets)], 1)),
+        (None, 2, lambda targets: torch.stack([on_or_off(targets), on_or_off(targets + 0.5)], 1)),
         ("student-t", 1, lambda targets: targets),
         ("gaussian-network", 2, lambda targets: targets),
         ("poisson", 1, lambda targets: (targets + 2).round().long().clamp(min=0)),

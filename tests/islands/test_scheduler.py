@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections import Counter, deque
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +31,7 @@ from sbmc.islands.executors.contract import WorkerLost, run_in_worker
 from sbmc.islands.island import Island, IslandReport
 from sbmc.islands.job import Batch, progress_of
 from sbmc.islands.scheduler import Interrupted, run_batches, run_islands
+from sbmc.progress import SilentBar
 from sbmc.samplers.auto_state import AutoRun
 
 
@@ -367,6 +369,27 @@ def test_ctrl_c_stops_cleanly_and_says_how_far_it_came(tmp_path):
     )
     assert same_bits(islands, expected)
     assert again.calls < 2 * press.calls
+
+
+def test_the_bar_stays_where_it_was_after_ctrl_c(tmp_path, monkeypatch):
+    shown = []
+
+    class Recorder(SilentBar):
+        def update(self, done, **fields):
+            shown.append((done, fields))
+
+    @contextmanager
+    def record(*arguments, **options):
+        yield Recorder()
+
+    monkeypatch.setattr("sbmc.islands.scheduler.open_progress", record)
+    monkeypatch.setattr("sbmc.islands.executors.contract.PROGRESS_INTERVAL", 0.0)
+    checkpoint = open_checkpoint(tmp_path, alone(1), every=1e9)
+    with pytest.raises(Interrupted):
+        drive(make_work(SAMPLERS["hmc"], Press(60)), InProcess(), alone(1), checkpoint=checkpoint)
+    amounts = [done for done, _ in shown]
+    assert amounts == sorted(amounts)
+    assert amounts[-1] > 0
 
 
 def test_ctrl_c_twice_stops_at_once(tmp_path):

@@ -175,7 +175,7 @@ def test_states_beyond_float16_are_refused(weights, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("block", [1, 0, 2.5, True])
 def test_blocks_that_make_no_sense_are_refused(weights, tmp_path, block):
-    with pytest.raises(BadInput, match="`block` must be a whole number of at least 2"):
+    with pytest.raises(BadInput, match="`block` must be an integer of at least 2, but got"):
         text_states(TEXT, weights, cache=tmp_path, block=block)
 
 

@@ -119,9 +119,9 @@ def test_an_untrained_head_cannot_be_balanced():
 @pytest.mark.parametrize(
     ("down", "up", "words"),
     [
-        ((2, 5), (4, 3), "`factors` must be"),
-        ((3, 2), (4, 3), "`factors` must be"),  # a rank above a side
-        ((2,), (4, 2), "`factors` must be"),
+        ((2, 5), (4, 3), "`down and up` must be"),
+        ((3, 2), (4, 3), "`down and up` must be"),  # a rank above a side
+        ((2,), (4, 2), "`down and up` must be"),
     ],
 )
 def test_factors_that_do_not_fit_are_refused(down, up, words):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 from torch import nn
 
 import sbmc
 from sbmc.baselines import mc_dropout, swag
 from sbmc.checks import BadInput
 from sbmc.diagnostics import condition_number
-from sbmc.likelihoods import Gaussian, StudentT
+from sbmc.likelihoods import Gaussian, NegativeBinomial, StudentT
 from sbmc.likelihoods.gaussian import PRIOR_DEVIATION, PRIOR_OFFSET
 from sbmc.likelihoods.noise import estimate_noise
 from sbmc.model.noise import NOISE, with_noise, without_noise
@@ -163,6 +165,39 @@ def test_one_noise_for_each_output_or_one_for_all(noise, columns):
     aleatoric = posterior.predict(inputs[:2]).aleatoric[0].float()
     expected = targets.square().mean(0) if columns == 3 else targets.square().mean().expand(3)
     torch.testing.assert_close(aleatoric, expected, rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize(
+    "likelihood", [Gaussian(), StudentT(), NegativeBinomial()], ids=lambda each: each.name
+)
+@pytest.mark.parametrize("rows", [1, 3, 400])
+def test_no_other_noise_is_more_probable(likelihood, rows):
+    """Each column by itself, against a search by intervals that knows no derivative."""
+    noise = torch.Generator().manual_seed(rows)
+    outputs = torch.randn(rows, 2, generator=noise).double()
+    targets = outputs + 5 * torch.randn(rows, 2, generator=noise).double()
+    if likelihood.kind == "counts":
+        targets = targets.abs().round()
+    weights = torch.rand(rows, generator=noise).double() + 0.1
+    found = estimate_noise(likelihood, outputs, targets, weights)
+    prior = likelihood.noise_prior(targets, weights)
+
+    def lack(column, log):
+        logs = found.clone()
+        logs[column] = log
+        both = torch.cat([outputs, logs.expand(rows, -1)], -1)
+        surprise = -(weights * likelihood.log_prob(both, targets)).sum()
+        return float(surprise + 0.5 * ((logs - prior.mean) / prior.deviation).square().sum())
+
+    for column in range(2):
+        middle = float(prior.mean[column])
+        best = minimize_scalar(
+            partial(lack, column),
+            bounds=(middle - 20, middle + 20),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        assert float(found[column]) == pytest.approx(best.x, abs=1e-6)
 
 
 def test_outliers_move_the_noise_of_students_t_less():

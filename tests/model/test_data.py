@@ -226,7 +226,10 @@ INFINITE[:2] = torch.inf
         (Examples(NAN, TARGETS), "`data inputs` must be finite, but got 1 value"),
         ((INPUTS, NAN), "`data targets` must be finite, but got 1 value that is NaN or infinite."),
         ((torch.tensor(1.0), TARGETS), "must be tensors with an example axis, but got a scalar."),
-        ((INPUTS, torch.tensor(1)), "must be a tensor with an example axis, but got a scalar."),
+        (
+            (INPUTS, torch.tensor(1)),
+            "a tensor with an example axis, but got a scalar; targets[None]",
+        ),
         (Stream(), "`data` must be a map-style data set, but got an iterable one."),
         (DataLoader(Stream()), "`data` must be a map-style data set, but got an iterable one."),
         (INPUTS, "a map-style data set or a DataLoader, but got a Tensor of shape (6, 2)"),

@@ -186,6 +186,15 @@ def test_hugging_face_data_sets_are_read_as_tensors(of_a_table):
         torch.testing.assert_close(of_a_table.predict(table).probs, expected)
 
 
+def test_splits_are_refused_with_the_call_that_chooses_one(of_a_table):
+    splits = {"train": Table({"features": A.tolist(), "label": LABELS.tolist()})}
+    words = re.escape("but got a dict of them: 'train'. Choose one, such as data['train'].")
+    with pytest.raises(BadInput, match="`data` must be one split of a data set, " + words):
+        as_examples(splits)
+    with pytest.raises(BadInput, match="`inputs` must be one split of a data set, " + words):
+        of_a_table.predict(splits)
+
+
 def test_columns_of_text_are_refused_with_the_call_that_removes_them(of_a_table):
     table = Table({"features": A.tolist(), "text": ["a"] * ROWS, "label": LABELS.tolist()})
     words = re.escape("leave it out: dataset.remove_columns(['text'])")

@@ -202,6 +202,34 @@ def test_data_dependent_control_flow_works_in_a_loop_and_not_in_vmap():
         VmapForward(net, space)(theta, inputs)
 
 
+class LooksAtInputs(nn.Module):
+    """As Hugging Face's models do, to see whether their mask hides anything."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2).double()
+
+    def forward(self, x):
+        out = self.layer(x)
+        return out if bool((x > -9).all()) else out.exp()
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_code_that_looks_at_inputs_works_in_vmap(stacked):
+    net = LooksAtInputs()
+    space = select_parameters(net)
+    theta, inputs = draw(PARTICLES, space.dim).requires_grad_(), draw(PARTICLES, EXAMPLES, 2)
+    inputs[1] -= 20  # one particle takes the other branch
+    forward = VmapForward(net, space)
+    given = inputs if stacked else inputs[1]
+    for _ in range(2):  # the second time it is known
+        outputs = forward(theta, given, stacked=stacked)
+        batches = inputs if stacked else inputs[1].expand(PARTICLES, -1, -1)
+        torch.testing.assert_close(outputs, by_hand(net, space, theta.detach(), batches))
+        (slope,) = torch.autograd.grad(outputs.sum(), theta)
+        assert (slope != 0).any(1).all()
+
+
 def test_vmap_refuses_randomness_in_evaluation_mode():
     class Noisy(nn.Linear):
         def forward(self, x):
@@ -234,8 +262,9 @@ def test_the_copy_shares_the_replaced_weights_and_owns_the_others():
     assert not any(parameter.requires_grad for parameter in copied.parameters())
 
 
-def test_logits_are_taken_from_an_object_that_has_them():
+def test_logits_are_taken_from_an_object_or_a_dict_that_has_them():
     logits = torch.zeros(2, 3)
+    assert as_logits({"loss": None, "logits": logits}) is logits
     assert as_logits(logits) is logits
     assert as_logits(SimpleNamespace(logits=logits)) is logits
 
@@ -246,6 +275,7 @@ def test_logits_are_taken_from_an_object_that_has_them():
         ((torch.zeros(2), torch.zeros(2)), r"\(tensor\(\[0., 0.\]\), tensor\(\[0., 0.\]\)\)"),
         (None, "None"),
         (SimpleNamespace(logits=1), r"namespace\(logits=1\)"),
+        ({"loss": 1.0}, r"\{'loss': 1.0\}"),
     ],
 )
 def test_other_outputs_are_refused(output, shown):

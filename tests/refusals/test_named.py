@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.pipeline import make_pipeline
 from torch import nn
 
 import sbmc
@@ -142,7 +143,7 @@ def test_rules_of_the_prior_are_tried():
 @pytest.mark.parametrize(
     ("model", "data", "parts"),
     [
-        (network(), (torch.ones(12, 5), Y), ("takes 2 features", "shape (2, 5)", "Reshape them")),
+        (network(), (torch.ones(12, 5), Y), ("takes 2 features", "shape (12, 5)", "Reshape them")),
         (network(), (torch.ones(12, 2).long(), Y), ("floating-point", "inputs.float()")),
         (nn.Embedding(3, 2), (torch.ones(12), Y), ("integers", "inputs.long()")),
         (network(), (X[0], Y), ("`data targets` must be as many as the inputs",)),
@@ -162,6 +163,57 @@ def test_a_network_is_taken_out_of_its_wrapper():
 
 def test_a_single_example_is_enough():
     assert fit(data=(X[:1], Y[:1])).positions.shape == (1, 2, 6)
+
+
+def test_a_single_example_without_an_axis_is_told_to_add_one(posterior):
+    refused(lambda: posterior.predict(X[0]), "`inputs` must be tensors", "inputs[None]")
+    refused(lambda: fit(data=(X[0], Y[0])), "`data targets` must be a tensor", "targets[None]")
+
+
+def test_a_single_example_is_seen_whatever_its_width():
+    """The network is tried on two rows; two numbers of four are no example."""
+    wide = torch.arange(48.0).view(12, 4)
+    one, model = (wide[0], Y[:4]), nn.Linear(4, 2)
+    posterior = fit(model, (wide, Y))
+    parts = ("shape (4,)", "a single example for the model", "inputs[None]")
+    refused(lambda: posterior.predict(wide[0]), "`inputs`", *parts)
+    refused(lambda: fit(model, one), "`data inputs`", *parts)
+    refused(lambda: sbmc.train_map(model, one, max_epochs=1), "`train inputs`", *parts)
+
+
+def test_a_network_in_the_place_of_the_data_is_called_a_network():
+    """An nn.Sequential has a length and items, as a data set has."""
+    refused(
+        lambda: sbmc.fit((X, Y), network()), "`data` must be a pair", "module of type Sequential"
+    )
+
+
+def test_an_estimator_refuses_a_module_with_a_softmax():
+    estimator = sbmc.SBMCClassifier(module=network(nn.Softmax(-1)))
+    refused(lambda: estimator.fit(X.numpy(), Y.numpy()), "`module` must be", "Leave the softmax")
+
+
+def test_a_regressor_lists_likelihoods_of_numbers_alone():
+    with pytest.raises(sbmc.BadInput) as error:
+        sbmc.SBMCRegressor(likelihood="poisson").fit(X.numpy(), X[:, 0].numpy())
+    assert str(error.value) == (
+        "`likelihood` must be 'gaussian', 'gaussian-network', 'student-t', sbmc.Gaussian(...) or "
+        "sbmc.StudentT(...), but got 'poisson'."
+    )
+
+
+def test_warnings_of_an_estimator_point_at_the_users_line_and_name_the_budget():
+    options = {"training_options": {"max_epochs": 2}, "random_state": 0}
+    estimator = make_pipeline(sbmc.SBMCRegressor((3,), budget=0.05, **options))
+    with pytest.warns(sbmc.HealthWarning, match="by a larger `budget` than") as caught:
+        estimator.fit(X.numpy(), X[:, 0].numpy())
+    assert caught[0].filename == __file__
+
+
+def test_one_hot_rows_are_not_guessed_to_be_numbers():
+    for targets in (torch.eye(2)[Y], torch.eye(2).long()[Y]):
+        words = "`likelihood` must be given", "targets.argmax(1)", '"multi-label"', '"gaussian"'
+        refused(lambda targets=targets: fit(data=(X, targets)), *words)
 
 
 def test_outputs_that_sum_to_one_are_taken_if_the_user_insists():

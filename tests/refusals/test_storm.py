@@ -4,11 +4,12 @@
 """
 
 import pytest
-from refusals import command_lines, storm
+from refusals import command_lines, public, storm
 from refusals.verdicts import (
     ENDLESS,
     IN_WORDS,
     INTERNAL,
+    SKLEARN,
     TAKEN,
     WORKED,
     Endless,
@@ -22,6 +23,8 @@ from refusals.verdicts import (
 from sbmc import BadInput
 
 FEWEST_CALLS, FEWEST_LINES = 10_000, 1_000
+# Of all calls, in `make test`; the others are slow tests.
+A_PART = 0.25
 
 
 @pytest.fixture(autouse=True)
@@ -35,14 +38,26 @@ def failures(verdicts):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_every_wrong_call_ends_and_is_refused_in_words():
-    verdicts = list(storm.storm())
+@pytest.mark.parametrize("share", [A_PART, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_every_wrong_call_ends_and_is_refused_in_words(share):
+    verdicts = list(storm.storm(share=share))
     assert failures(verdicts) == []
     found = counts(verdicts)
     assert len(verdicts) >= FEWEST_CALLS
     # A generator whose right arguments do not work would be refused for those.
     assert found[WORKED] > 500
     assert found[IN_WORDS] > FEWEST_CALLS / 2
+    # scikit-learn's words are for the tables of estimators alone.
+    assert found[SKLEARN] < 0.02 * len(verdicts)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_everything_public_is_called_wrongly_or_listed_with_a_reason():
+    names, tried = dict(public.public_names()), public.tried(storm.subjects())
+    not_tried = {name for name, value in names.items() if id(value) not in tried}
+    assert sorted(not_tried - set(public.LEFT_OUT)) == []
+    # What is listed is public, takes arguments, and is not tried after all.
+    assert sorted(set(public.LEFT_OUT) - not_tried) == []
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -56,8 +71,9 @@ def test_right_arguments_work():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_every_wrong_command_line_ends_and_is_refused_in_words():
-    verdicts = list(command_lines.storm())
+@pytest.mark.parametrize("share", [A_PART, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_every_wrong_command_line_ends_and_is_refused_in_words(share):
+    verdicts = list(command_lines.storm(share))
     assert failures(verdicts) == []
     assert len(verdicts) >= FEWEST_LINES
 
@@ -86,6 +102,16 @@ def raised(error):
 )
 def test_planted_errors_are_told_apart(error, outcome):
     assert raised(error) == outcome
+
+
+def test_words_of_scikit_learn_are_told_from_our_own():
+    from sklearn.utils.validation import check_array
+
+    def reads_a_table(X):
+        check_array(X)
+
+    options = {"X": [[float("nan")]]}
+    assert call(reads_a_table, options, ("f", "X", "nan"), {"X"}, []).outcome == SKLEARN
 
 
 def test_a_call_without_end_is_ended():

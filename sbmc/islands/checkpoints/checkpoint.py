@@ -10,7 +10,7 @@ from typing import Any
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.islands.checkpoints.checkpointer import FileCheckpointer
-from sbmc.islands.checkpoints.manifest import NAME, Manifest, differences
+from sbmc.islands.checkpoints.manifest import CODE, NAME, Manifest, differences
 from sbmc.islands.checkpoints.options import CheckpointAt
 from sbmc.islands.checkpoints.results import (
     encode_island,
@@ -22,6 +22,7 @@ from sbmc.islands.checkpoints.results import (
 from sbmc.islands.checkpoints.store import ARGUMENT, Store, open_store
 from sbmc.islands.island import Island
 from sbmc.islands.job import Batch
+from sbmc.model.kernels.native.shipped import how_to_have
 
 # (numbers of islands) -> the batches in which they run
 BatchPlanner = Callable[[Sequence[int]], list[Batch]]
@@ -180,7 +181,7 @@ def saved_manifest(location: CheckpointAt) -> Manifest | None:
 def batch_name(batch: Sequence[int]) -> str:
     """The name of the file with a batch's snapshots.
 
-    Example:
+    Examples:
         >>> batch_name([0, 1, 7]), batch_name([0])
         ('batch-00000-00007.safetensors', 'batch-00000.safetensors')
     """
@@ -206,7 +207,8 @@ def copy_islands(
     """
     stores = [_store_of(source), _store_of(target)]
     old, new = [_manifest_of(store) for store in stores]
-    _require_same(stores[0].where(), old.identity, new.identity)
+    # Islands that have ended may be of any compiled code.
+    _require_same(stores[0].where(), *({**each.identity, CODE: None} for each in (old, new)))
     finished = {i for i, island in read_islands(stores[1]).items() if is_final(island.report)}
     expected, copied = set(new.islands), []
     for index, island in read_islands(stores[0], skip=finished).items():
@@ -231,6 +233,8 @@ def _require_same(where: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     differing = differences(old, new)
     more = len(differing) - _MOST_NAMED
     summary = "; ".join([*differing[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    if CODE in old and old[CODE] != new.get(CODE):
+        summary += f" ({how_to_have(old[CODE])})"
     require(not differing, ARGUMENT, "of the same run", Phrase(f"{where!r}, where {summary}"))
 
 

@@ -37,7 +37,7 @@ class FileCheckpointer(Checkpointer):
         seconds: time spent on making snapshots and writing them.
         seconds_before: how long earlier attempts took up to the snapshot in the file.
 
-    Example:
+    Examples:
         >>> from sbmc.islands.checkpoints.store import open_store
         >>> store = open_store("memory://checkpointer")
         >>> checkpointer = FileCheckpointer(store, "batch", every=0)

@@ -25,7 +25,7 @@ def pack(tensors: Mapping[str, Tensor], metadata: dict[str, Any]) -> bytes:
         tensors: on any device, of any shape and layout; they may share memory.
         metadata: values that JSON has, and also NaN and the infinities.
 
-    Example:
+    Examples:
         >>> tensors, metadata = unpack(pack({"x": torch.ones(2)}, {"steps": 3}))
         >>> tensors["x"], metadata
         (tensor([1., 1.]), {'steps': 3})
@@ -73,7 +73,7 @@ def same(one: bytes, other: bytes) -> bool:
 def encode(parts: Mapping[str, Snapshot], values: dict[str, Any]) -> bytes:
     """Encode a stack of snapshots, in its order, and further values.
 
-    Example:
+    Examples:
         >>> stack = {"outer": Snapshot({"x": torch.zeros(1)}, {"k": 2}), "inner": Snapshot({}, {})}
         >>> parts, values = decode(encode(stack, {"attempts": 1}))
         >>> list(parts), values

@@ -20,6 +20,9 @@ VERSION = 1
 NAME = "manifest.json"
 # Where a run's description has the settings of its sampler.
 SAMPLER = "sampler_settings."
+# Which compiled code ran. It decides the last bits of an island and nothing else, so that islands
+# from machines with other processors can be merged, but an island goes on with the same code.
+CODE = "kernel_code"
 _MISSING = Phrase("missing")
 _CHECKSUM = re.compile(r"[0-9a-f]{16,}")
 _MOST_LETTERS = 60
@@ -99,7 +102,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         difference and both descriptions have it. A setting of the sampler that is None in one
         description may be missing in the other: it did not exist yet, and None is as it was before.
 
-    Example:
+    Examples:
         >>> differences({"s": 0.25, "sampler": {"steps": 20}}, {"s": 0.1, "sampler": {"steps": 10}})
         ['s is 0.25 there and 0.1 here', 'sampler.steps is 20 there and 10 here']
         >>> differences({"data": "0123456789abcdef"}, {"data": "fedcba9876543210"})

@@ -22,7 +22,7 @@ class CheckpointAt:
     Raises:
         BadInput: `path` is not a path, or `every` is negative.
 
-    Example:
+    Examples:
         >>> CheckpointAt("runs/first", every=5)
         CheckpointAt(path='runs/first', every=5)
         >>> CheckpointAt("runs/first", every=-1)
@@ -49,7 +49,7 @@ def as_checkpoint(value: str | os.PathLike[str] | CheckpointAt | None) -> Checkp
     Raises:
         BadInput: it is neither a path, nor settings, nor None.
 
-    Example:
+    Examples:
         >>> as_checkpoint("runs/first")
         CheckpointAt(path='runs/first', every=60.0)
         >>> as_checkpoint(None) is None

@@ -23,7 +23,7 @@ _NAME = re.compile(r"island-(\d+)\.safetensors")
 def is_final(report: IslandReport) -> bool:
     """Whether an island with this outcome is never run again.
 
-    Example:
+    Examples:
         >>> [is_final(IslandReport(0, outcome)) for outcome in ("completed", "stuck", "failed")]
         [True, True, False]
     """
@@ -33,7 +33,7 @@ def is_final(report: IslandReport) -> bool:
 def island_name(index: int) -> str:
     """The name of an island's file.
 
-    Example:
+    Examples:
         >>> island_name(3)
         'island-00003.safetensors'
     """

@@ -223,7 +223,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     Raises:
         BadInput: fsspec does not know the URL's protocol, or lacks the package for it.
 
-    Example:
+    Examples:
         >>> store = open_store("memory://runs/first")
         >>> store.write("a", b"bytes")
         >>> store.names(), store.read("a"), store.read("b")
@@ -259,7 +259,7 @@ def _is_temporary(name: str) -> bool:
 def _size(count: int) -> str:
     """Format a number of bytes for people to read.
 
-    Example:
+    Examples:
         >>> _size(999), _size(1_234_000), _size(25_000_000_000)
         ('999 bytes', '1.2 MB', '25.0 GB')
     """

@@ -22,7 +22,7 @@ def executors() -> dict[str, type[Executor]]:
     Returns:
         The settings classes that need no arguments, by their names.
 
-    Example:
+    Examples:
         >>> list(executors())
         ['in-process', 'processes', 'ray']
     """
@@ -58,7 +58,7 @@ def as_executor(value: Any, workers: int | None = None, address: str | None = No
     Raises:
         BadInput: it is something else, or that executor does not have such a setting.
 
-    Example:
+    Examples:
         >>> as_executor("processes", workers=4)
         Processes(workers=4, threads=None)
         >>> as_executor(None)

@@ -51,7 +51,7 @@ class Futures(Executor):
     Raises:
         BadInput: `executor` is not a pool, or `threads` is not positive.
 
-    Example:
+    Examples:
         >>> with cf.ThreadPoolExecutor(2) as pool:
         ...     Futures(pool).workers
         2

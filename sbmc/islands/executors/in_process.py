@@ -29,7 +29,7 @@ class InProcess(Executor):
     Raises:
         BadInput: a value is not positive.
 
-    Example:
+    Examples:
         >>> InProcess(fold=0)
         Traceback (most recent call last):
         ...

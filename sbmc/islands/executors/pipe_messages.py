@@ -26,7 +26,7 @@ def receive(stream: IO[bytes]) -> Any:
     Raises:
         EOFError: the other side has closed the pipe, or died.
 
-    Example:
+    Examples:
         >>> import io
         >>> pipe = io.BytesIO()
         >>> send(pipe, ("run", (0, 1)))

@@ -59,7 +59,7 @@ class Processes(Executor):
     Raises:
         BadInput: a value is not positive.
 
-    Example:
+    Examples:
         >>> Processes(workers=2).workers
         2
         >>> Processes(workers=0)

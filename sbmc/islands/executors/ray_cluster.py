@@ -63,7 +63,7 @@ class Ray(Executor):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> Ray(workers=2, cpus=0.5).threads_each
         1
         >>> Ray(gpus=-1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from sbmc.prediction.distilled import (
     distilled_prediction,
 )
 from sbmc.prediction.prediction import concatenate
+from sbmc.storage.html_tables import html_table
 from sbmc.target.memory_needs import multiplications
 
 # Rows that go through the network together: their activations stay in cache.
@@ -90,8 +90,7 @@ class Distilled:
             ("weights", f"{self._weights:,}"),
             *(self.fidelity.lines() if self.fidelity is not None else ()),
         ]
-        cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
-        return f"<table><caption>sbmc distilled network</caption>{cells}</table>"
+        return html_table(rows, caption="sbmc distilled network")
 
     @property
     def _classes(self) -> bool:

@@ -117,7 +117,7 @@ def rank_correlation(first: Tensor, second: Tensor) -> float | None:
     Returns:
         From −1 to 1; None if all numbers of one are equal.
 
-    Example:
+    Examples:
         >>> round(rank_correlation(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 4.0, 9.0])), 9)
         1.0
     """

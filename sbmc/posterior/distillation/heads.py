@@ -41,7 +41,7 @@ class ClassHeads(nn.Module):
     Args:
         classes: K.
 
-    Example:
+    Examples:
         >>> parts = ClassHeads(2)(torch.zeros(1, 3))
         >>> [round(part.item(), 4) for part in parts[1:]]  # log 2, one half of it each
         [0.6931, 0.3466, 0.3466]

@@ -40,7 +40,7 @@ def perturbed(inputs: Tensor, rng: torch.Generator) -> Tensor:
     Returns:
         Other rows, of the same shape.
 
-    Example:
+    Examples:
         >>> perturbed(torch.zeros(4, 3), torch.Generator().manual_seed(0)).abs().sum().item()
         0.0
     """

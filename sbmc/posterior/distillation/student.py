@@ -108,7 +108,7 @@ def build_student(
     Returns:
         The network.
 
-    Example:
+    Examples:
         >>> network = build_student(Architecture((3, 32, 32), 9), torch.float32)
         >>> network(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 9])

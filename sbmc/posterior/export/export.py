@@ -137,6 +137,8 @@ def export_posterior(
         "likelihood": json.dumps(posterior.likelihood.describe()),
         "health": str(posterior.health),
     }
+    if posterior.recipe is not None and posterior.recipe.data:
+        metadata["data"] = json.dumps(posterior.recipe.data)  # columns and classes by name
     metadata |= _common_metadata(classes, level, rule)
     return _write(final, form, graph, few, expected, metadata, len(theta))
 

@@ -51,7 +51,7 @@ def mixture_quantiles(
     Returns:
         `(levels, examples, outputs)`.
 
-    Example:
+    Examples:
         >>> far_apart = torch.tensor([[[-9.0]], [[9.0]]])
         >>> halves = torch.tensor([0.5, 0.5])
         >>> ends = mixture_quantiles(far_apart, torch.ones(2, 1, 1), halves, [0.25, 0.75])

@@ -41,7 +41,7 @@ def accuracy(probs: Any, labels: Any, *, weights: Any = None) -> float:
     Raises:
         BadInput: if `probs` are not probabilities, or `labels` or `weights` do not fit them.
 
-    Example:
+    Examples:
         >>> accuracy([[0.9, 0.1], [0.8, 0.2]], [0, 1])
         0.5
     """
@@ -69,7 +69,7 @@ def nll(probs: Any, labels: Any, *, weights: Any = None) -> float:
     Raises:
         BadInput: as for `accuracy`.
 
-    Example:
+    Examples:
         >>> round(nll([[0.5, 0.5], [0.25, 0.75]], [0, 1]), 4)
         0.4904
     """
@@ -97,7 +97,7 @@ def brier(probs: Any, labels: Any, *, weights: Any = None) -> float:
     Raises:
         BadInput: as for `accuracy`.
 
-    Example:
+    Examples:
         >>> brier([[0.5, 0.5]], [0])
         0.5
     """
@@ -128,7 +128,7 @@ def ece(probs: Any, labels: Any, bins: int = 15, *, weights: Any = None) -> floa
     Raises:
         BadInput: as for `accuracy`, or if `bins` is not a positive integer.
 
-    Example:
+    Examples:
         >>> ece([[1.0, 0.0], [1.0, 0.0]], [0, 1])
         0.5
     """

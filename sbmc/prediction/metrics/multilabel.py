@@ -33,7 +33,7 @@ def multilabel_metrics(
     Raises:
         BadInput: shapes differ, or values are no probabilities, no labels or no weights.
 
-    Example:
+    Examples:
         >>> found = multilabel_metrics([[0.9, 0.2], [0.6, 0.8]], [[1, 0], [0, 1]])
         >>> found["label_accuracy"], found["subset_accuracy"], found["auroc"]
         (0.75, 0.5, 1.0)

@@ -39,7 +39,7 @@ def rmse(mean: Any, targets: Any, *, weights: Any = None) -> float:
         BadInput: if the shapes differ (they are never broadcast), there is no example, or weights
             do not fit.
 
-    Example:
+    Examples:
         >>> rmse([1.0, 2.0], [1.0, 4.0]) == math.sqrt(2)
         True
     """
@@ -69,7 +69,7 @@ def gaussian_nll(
     Raises:
         BadInput: if the shapes differ, there is no example, or a variance is not positive.
 
-    Example:
+    Examples:
         >>> round(gaussian_nll([0.0], [1.0], [0.0]), 4)
         0.9189
     """
@@ -102,7 +102,7 @@ def crps(prediction: Any, targets: Any, *, weights: Any = None) -> float:
     Raises:
         BadInput: shapes do not fit, or the prediction does not know its particles.
 
-    Example:
+    Examples:
         >>> crps([[0.0], [2.0], [4.0]], [2.0])  # with so few draws, an estimate may be negative
         0.0
     """
@@ -130,7 +130,7 @@ def interval_coverage(
     Raises:
         BadInput: shapes do not fit.
 
-    Example:
+    Examples:
         >>> interval_coverage(([0.0, 0.0], [1.0, 1.0]), [0.5, 2.0])
         0.5
     """
@@ -149,7 +149,7 @@ def interval_width(prediction: Any, level: float = 0.9, *, weights: Any = None) 
         The mean over all examples and outputs. Only intervals that cover enough are the better for
         being narrow.
 
-    Example:
+    Examples:
         >>> interval_width(([0.0, 0.0], [1.0, 3.0]))
         2.0
     """
@@ -174,7 +174,7 @@ def pit(prediction: Any, targets: Any, *, seed: int = 0) -> Tensor:
     Raises:
         BadInput: shapes do not fit, or the prediction does not know its particles.
 
-    Example:
+    Examples:
         >>> pit([[0.0], [1.0], [2.0]], [1.5]).item() > 0.5
         True
     """

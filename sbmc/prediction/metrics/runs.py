@@ -28,7 +28,7 @@ def standard_error(values: Sequence[float] | Tensor) -> float:
     Raises:
         BadInput: if there are no values.
 
-    Example:
+    Examples:
         >>> standard_error([1.0, 3.0]) == 1 / math.sqrt(2)
         True
     """

@@ -89,7 +89,7 @@ def aurc(prediction: Any, targets: Any, *, weights: Any = None) -> float:
     Raises:
         BadInput: shapes do not fit, values are not finite, or weights are negative.
 
-    Example:
+    Examples:
         >>> [round(aurc(score, [0, 0, 1]), 4) for score in ([0.1, 0.2, 0.9], [0.9, 0.2, 0.1])]
         [0.1111, 0.6111]
     """

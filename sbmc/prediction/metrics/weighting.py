@@ -33,7 +33,7 @@ def weighted_mean(values: Tensor, weights: Any = None) -> float:
     Raises:
         BadInput: as for `as_weights`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> weighted_mean(torch.tensor([1.0, 4.0]), [2, 1])
         2.0

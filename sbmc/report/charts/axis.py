@@ -21,7 +21,7 @@ def ticks(low: float, high: float, count: int = 5, log: bool = False) -> list[fl
     Returns:
         The values, all inside.
 
-    Example:
+    Examples:
         >>> ticks(0, 1), ticks(0.21, 0.34, 4), ticks(50, 800, 4, log=True)
         ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.25, 0.3], [50.0, 100.0, 200.0, 500.0])
     """

@@ -139,7 +139,7 @@ class LineChart:
 def spread_evenly(count: int, most: int) -> list[int]:
     """Indices of at most `most` of `count` points, the first and the last among them.
 
-    Example:
+    Examples:
         >>> spread_evenly(10, 4), spread_evenly(3, 4)
         ([0, 3, 6, 9], [0, 1, 2])
     """

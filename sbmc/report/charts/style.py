@@ -39,7 +39,7 @@ class Style:
 def series_style(number: int, label: str) -> Style:
     """The style of the series with a given number: no two of the first eight share anything.
 
-    Example:
+    Examples:
         >>> series_style(9, "MAP")
         Style(label='MAP', colour=1, stroke=1, marker=1)
     """

@@ -81,7 +81,7 @@ def spread(positions: Tensor) -> float:
     About 1 for independent draws of a posterior that most directions leave at the prior; 0 if all
     particles are the same.
 
-    Example:
+    Examples:
         >>> spread(torch.ones(3, 5))
         0.0
     """

@@ -30,7 +30,7 @@ def effective_sample_size(log_weights: Tensor) -> Tensor:
     Returns:
         `(...)` float64, from 1 to N.
 
-    Example:
+    Examples:
         >>> effective_sample_size(torch.zeros(8))
         tensor(8., dtype=torch.float64)
         >>> effective_sample_size(torch.tensor([0.0, -torch.inf]))
@@ -65,7 +65,7 @@ class AdaptiveIncrement:
     Args:
         ess: ρ, in (0, 1).
 
-    Example:
+    Examples:
         >>> rule = AdaptiveIncrement(0.5)
         >>> rule(torch.zeros(4), torch.full((4,), 0.25).log(), 0.3)  # all likelihoods are equal
         1.0
@@ -103,7 +103,7 @@ class Schedule:
     Args:
         temperatures: strictly increasing, above 0, the last exactly 1.
 
-    Example:
+    Examples:
         >>> Schedule((0.1, 0.5, 1.0))(torch.zeros(4), torch.zeros(4), 0.1)
         0.5
     """

@@ -29,7 +29,7 @@ def systematic(rng: torch.Generator, weights: Tensor, count: int) -> Tensor:
     Returns:
         Their indices `(count,)`, in ascending order.
 
-    Example:
+    Examples:
         >>> systematic(torch.Generator().manual_seed(0), torch.tensor([0.5, 0.0, 0.5]), 4)
         tensor([0, 0, 2, 2])
     """

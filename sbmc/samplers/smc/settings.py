@@ -78,7 +78,7 @@ class SMC(Sampler):
     Raises:
         BadInput: a setting breaks its rule.
 
-    Example:
+    Examples:
         >>> SMC(mutations=5).ess
         0.5
     """

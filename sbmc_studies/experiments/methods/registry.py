@@ -42,7 +42,7 @@ def get_method(name: str) -> Method:
     Raises:
         BadInput: if there is no such method; the message has the nearest name.
 
-    Example:
+    Examples:
         >>> get_method("s-hmc").name
         's-hmc'
     """

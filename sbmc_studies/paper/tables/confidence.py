@@ -196,7 +196,7 @@ def chosen_tables(words: Sequence[str] = ()) -> list[tuple[str, str]]:
     Raises:
         BadInput: if a word is none of them.
 
-    Example:
+    Examples:
         >>> chosen_tables(["clean", "default", "guarantee"])
         [('clean', 'default'), ('clean', 'guarantee')]
     """

@@ -85,7 +85,7 @@ def within_tolerance(
     Returns:
         Whether it is within the tolerance; a paper's value of 0 must be met to three digits.
 
-    Example:
+    Examples:
         >>> within_tolerance("accuracy", 0.915, 0.923), within_tolerance("nll", 0.30, 0.25)
         (True, False)
     """
@@ -110,7 +110,7 @@ def number(value: float | None, error: float | None, column: Column) -> Entry:
     Returns:
         The text, and the number.
 
-    Example:
+    Examples:
         >>> number(0.9312, 0.0004, Column("accuracy", "accuracy %", 1))
         '93.1±0.04'
     """
@@ -139,7 +139,7 @@ def plain(value: float | None, form: str = "g") -> Entry:
     Returns:
         The text, and the number.
 
-    Example:
+    Examples:
         >>> plain(20_000, ",g"), plain(None)
         ('20,000', '–')
     """
@@ -217,16 +217,20 @@ def render_lines(title: str, headings: Sequence[str], lines: Sequence[Line]) -> 
     return table
 
 
-def markdown_lines(headings: Sequence[str], lines: Sequence[Line]) -> str:
+def markdown_lines(
+    headings: Sequence[str], lines: Sequence[Line], text_columns: Sequence[int] = (0,)
+) -> str:
     """Turn lines into a Markdown table, the paper's in italics.
 
     Args:
         headings: of its columns.
         lines: its rows.
+        text_columns: columns of words; the others have numbers, and are aligned at the right.
 
     Returns:
         The table's text.
     """
-    rows = [list(headings), ["---"] + ["---:"] * (len(headings) - 1)]
+    marks = ["---" if column in text_columns else "---:" for column in range(len(headings))]
+    rows = [list(headings), marks]
     rows += [[f"*{c.strip()}*" if line.quiet else c for c in line.cells] for line in lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -27,7 +27,7 @@ def fill_marks(
     Raises:
         BadInput: if the page has no such mark.
 
-    Example:
+    Examples:
         >>> page = "<!-- table: a b -->\nold\n<!-- end: a -->"
         >>> fill_marks(page, "a", " and ".join, start="table", end="end").split("\n")[2]
         'b'

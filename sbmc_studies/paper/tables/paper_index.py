@@ -26,6 +26,7 @@ HEADINGS = (
     *("of the paper", "what", "command", "minutes", "records"),
     *("S-HMC∥, largest P", "paper", "ours"),
 )
+TEXT_COLUMNS = (0, 1, 2, 4, 5)
 FOOTNOTE = (
     "One number stands for each: accuracy (%) and NLL, or the meta-classifier's AUC-ROC, or a "
     "group's H_ep, of S-HMC∥ with the largest P that the paper's table has. minutes: wall time of "
@@ -61,7 +62,7 @@ class Entry:
 def read_index() -> tuple[Entry, ...]:
     """All tables and figures that show results, in the order of the paper.
 
-    Example:
+    Examples:
         >>> [entry.command for entry in read_index() if entry.name == "Table 1"]
         ['sbmc table mnist7']
     """
@@ -84,7 +85,7 @@ def build_index(records: Path) -> list[Line]:
 
 def index_markdown(records: Path) -> str:
     """The index as a Markdown table, in a page beside the folder of records."""
-    return markdown_lines(HEADINGS, build_index(records))
+    return markdown_lines(HEADINGS, build_index(records), TEXT_COLUMNS)
 
 
 def write_index(page: str, records: Path) -> str:
@@ -119,7 +120,7 @@ def _line(entry: Entry, records: Path, runs: bool) -> Line:
             what, paper, ours, used = _metrics(entry, study, records)
         minutes = _minutes(used, records)
     has_records = (records / entry.study).is_dir()
-    where = f"[{entry.study}](records/{entry.study})" if has_records else MISSING
+    where = entry.study if has_records else MISSING
     return Line((entry.name, entry.what, commands, minutes, where, what or MISSING, paper, ours))
 
 

@@ -75,7 +75,7 @@ def appendix_specs(experiment: str) -> tuple[Spec, ...]:
     Returns:
         The tables, in the order of its configuration.
 
-    Example:
+    Examples:
         >>> [spec.paper for spec in appendix_specs("cifar10")][:2]
         ['cifar10_s_ablation', 'cifar10_p_ablation_s005']
     """

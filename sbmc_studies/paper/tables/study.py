@@ -187,7 +187,7 @@ def render(
 
 
 def render_markdown(lines: Sequence[Line], columns: Sequence[Column] = COLUMNS) -> str:
-    """Turn lines into a Markdown table, as the README has it.
+    """Turn lines into a Markdown table, as the pages have it.
 
     Args:
         lines: from `build_table`.

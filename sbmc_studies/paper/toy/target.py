@@ -101,7 +101,7 @@ def density(case: Case, grid: np.ndarray) -> np.ndarray:
     Returns:
         π(θ), `(points,)`, whose trapezoid sum is 1.
 
-    Example:
+    Examples:
         >>> grid = np.linspace(-3, 3, 601)
         >>> cold, warm = (density(Case("T", value), grid).max() for value in (0.5, 1.0))
         >>> bool(cold > warm)

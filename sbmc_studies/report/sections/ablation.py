@@ -19,7 +19,7 @@ from sbmc_studies.experiments.methods import method_label
 from sbmc_studies.records.pooling import Pooled
 from sbmc_studies.report.collect import Setting, Study
 from sbmc_studies.report.labels import differing_settings
-from sbmc_studies.report.study_view import StudyView, missing
+from sbmc_studies.report.study_view import StudyView, lacking_section
 
 _OUTSIDE, _WRONG = "entropy.epistemic.ood.all", "entropy.epistemic.incorrect"
 # A step size goes with its s, so it may differ along a curve.
@@ -110,7 +110,7 @@ def build(view: StudyView) -> Section | None:
             return None
         text = "No two runs here differ in s or P alone. For P = 1, 2, 4 of 8, and for another s:"
         command = f"sbmc run {view.study.name} --islands 8 --also-islands 1,2,4 --s 0.25"
-        return Section("ablations", title, missing(text, command))
+        return lacking_section("ablations", title, text, command)
     intro = (
         "How far the prior reaches from the anchor (s), and how many independent islands there are "
         "(P). Whole lines: accuracy, left axis. Dotted lines of the same colour: epistemic entropy "

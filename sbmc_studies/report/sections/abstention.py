@@ -14,7 +14,7 @@ from sbmc.report.page import Section
 from sbmc.report.tables import Cell, number, plain_rows, table
 from sbmc_studies.figures import confusion, reliability, risk_coverage, roc, spider, thresholds
 from sbmc_studies.figures.comparison import PAPER, Comparison
-from sbmc_studies.report.study_view import StudyView, missing
+from sbmc_studies.report.study_view import StudyView, lacking_section
 
 # Metric after the protocol, heading, digits.
 _COLUMNS = (
@@ -54,7 +54,7 @@ class FigureSection:
             return None
         if view.comparison is None:
             command = view.confidence_command
-            return Section(self.name, self.title, missing(self.lacking, command))
+            return lacking_section(self.name, self.title, self.lacking, command)
         figures = [each for make in self.figures for each in make(view.comparison, view.limits)]
         body = (el("p", self.intro), render_figures(*figures), self.table(view))
         return Section(self.name, self.title, join(body))
@@ -102,13 +102,13 @@ def build_spider(view: StudyView) -> Section | None:
     if len(comparison.rows) < 2:
         text = "The spider plot compares settings, and only one here has all its measures. Add"
         command = f"{view.confidence_command} --method map,de"
-        return Section(SPIDER.name, SPIDER.title, missing(text, command))
+        return lacking_section(SPIDER.name, SPIDER.title, text, command)
     try:
         return SPIDER.build(view)
     except (KeyError, BadInput):
         text = "These records lack some of the measures of the spider plot. Make them anew with"
         command = f"{view.confidence_command} --force"
-        return Section(SPIDER.name, SPIDER.title, missing(text, command))
+        return lacking_section(SPIDER.name, SPIDER.title, text, command)
 
 
 ROC = FigureSection(

@@ -11,7 +11,7 @@ from sbmc.report.page import Section
 from sbmc_studies.paper.numbers import table_names
 from sbmc_studies.report.claims import CheckedClaim, check_claims
 from sbmc_studies.report.paper_tables import paper_label
-from sbmc_studies.report.study_view import StudyView, missing
+from sbmc_studies.report.study_view import StudyView, lacking_section
 
 _TITLE = "Claims, checked on these records"
 
@@ -26,7 +26,7 @@ def build(view: StudyView) -> Section | None:
     )
     if len(open_) == len(claims):
         text = f"All {count(len(claims), 'claim')} of this study need further runs. With them:"
-        return Section("claims", _TITLE, missing(text, f"sbmc table {view.study.name}"))
+        return lacking_section("claims", _TITLE, text, f"sbmc table {view.study.name}")
     intro = (
         f"Of {count(len(claims), 'claim')} {len(held)} hold, {len(failed)} do not, and "
         f"{len(open_)} cannot be decided, because a record is missing. Each is an ordering or a "

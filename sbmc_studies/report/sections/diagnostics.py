@@ -69,9 +69,8 @@ def _table(view: StudyView, sampled: list[tuple[Setting, Islands]]) -> Html:
         *("Setting", "islands completed", "acceptance", "step size", "temperatures"),
         *("ESS at the last one", "log evidence", "effective islands", "collapsed", "health"),
     )
-    islands_table = table(
-        "Islands of each setting, all seeds: least, mean and most", headings, plain_rows(rows)
-    )
+    caption = "Islands of each setting, all seeds: least, mean and most"
+    islands_table = table(caption, headings, plain_rows(rows), class_="results")
     return join((islands_table, view.omitted(len(rows), len(sampled))))
 
 

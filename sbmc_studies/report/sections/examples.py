@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
 from sbmc.checks import BadInput
-from sbmc.report.images import data_url
+from sbmc.report.cards import Card, render_cards
 from sbmc.report.markup import Html, cut, el, join
 from sbmc.report.numbers import percent, short
 from sbmc.report.page import Section
@@ -18,24 +17,12 @@ from sbmc_studies.data.class_names import class_name
 from sbmc_studies.figures.entropies import group_names
 from sbmc_studies.report.collect import Setting, StoredRun
 from sbmc_studies.report.inputs import look_up_pictures, look_up_texts
-from sbmc_studies.report.study_view import StudyView, best_setting, missing
+from sbmc_studies.report.study_view import StudyView, best_setting, lacking_section
 from sbmc_studies.report.tokens import TOKENS, Tokens, look_up_tokens
 from sbmc_studies.runs.examples import FILE, Shown, read_examples
 from sbmc_studies.runs.extremes import TEST, Extreme, read_extremes
 
 _TITLE = "Most and least certain inputs"
-
-
-@dataclass(frozen=True)
-class _Card:
-    """An input: what it is, what it is taken for, and something to look at."""
-
-    truth: str
-    verdict: str
-    measure: str
-    right: bool | None
-    image: np.ndarray | None = None
-    text: str | None = None
 
 
 def build(view: StudyView) -> Section | None:
@@ -56,10 +43,10 @@ def build(view: StudyView) -> Section | None:
             if rows:
                 return Section("inputs", _TITLE, _body(setting, run, *rows))
     text = "No run here kept which inputs it is most and least certain about. It is kept by"
-    return Section("inputs", _TITLE, missing(text, f"sbmc run {study.name} --force"))
+    return lacking_section("inputs", _TITLE, text, f"sbmc run {study.name} --force")
 
 
-def _rows(view: StudyView, run: StoredRun) -> tuple[str, list[_Card], list[_Card]] | None:
+def _rows(view: StudyView, run: StoredRun) -> tuple[str, list[Card], list[Card]] | None:
     extremes = read_extremes(run.folder)
     stored = _stored(view, run)
     if extremes is None:
@@ -84,7 +71,7 @@ def _rows(view: StudyView, run: StoredRun) -> tuple[str, list[_Card], list[_Card
     return by, cards[: len(certain)], cards[len(certain) :]
 
 
-def _stored(view: StudyView, run: StoredRun) -> tuple[str, list[_Card], list[_Card]] | None:
+def _stored(view: StudyView, run: StoredRun) -> tuple[str, list[Card], list[Card]] | None:
     """The examples that runs on pictures keep beside the record, for the picture of `sbmc run`."""
     path = run.folder / FILE
     if not path.is_file() or not is_zipfile(path):
@@ -97,14 +84,14 @@ def _stored(view: StudyView, run: StoredRun) -> tuple[str, list[_Card], list[_Ca
     return "epistemic", cards[0], cards[1]
 
 
-def _stored_cards(shown: Shown, most: int) -> list[_Card]:
+def _stored_cards(shown: Shown, most: int) -> list[Card]:
     cards = []
     for i in range(min(len(shown), most)):
         truth, label = str(shown.truths[i]), str(shown.labels[i])
         verdict = f"“{cut(label, 40)}” {percent(float(shown.confidences[i]), 0)}"
         measure = f"H_ep {_small(float(shown.epistemics[i]))}"
         right = truth == f"a {label}" if truth.startswith("a ") else None
-        cards.append(_Card(cut(truth, 60), verdict, measure, right, np.asarray(shown.images[i])))
+        cards.append(Card(cut(truth, 60), verdict, measure, right, np.asarray(shown.images[i])))
     return cards
 
 
@@ -115,7 +102,7 @@ def _class_name(name: str, tokens: Tokens | None, label: int) -> str:
 
 def _card(
     word: Callable[[int], str], each: Extreme, by: str, image: np.ndarray | None, text: str | None
-) -> _Card:
+) -> Card:
     group = cut(each.group.replace("_", " "), 40)
     if each.truth is None:
         truth = f"out of domain: {group}"
@@ -130,7 +117,7 @@ def _card(
         where = "test input" if each.group == TEST else f"{group}, input"
         measure += f" · {where} {each.index:,}"
     right = None if each.truth is None else each.truth == each.label
-    return _Card(truth, likely, measure, right, image, text)
+    return Card(truth, likely, measure, right, image, text)
 
 
 def _small(entropy: float) -> str:
@@ -138,7 +125,7 @@ def _small(entropy: float) -> str:
 
 
 def _body(
-    setting: Setting, run: StoredRun, by: str, certain: list[_Card], uncertain: list[_Card]
+    setting: Setting, run: StoredRun, by: str, certain: list[Card], uncertain: list[Card]
 ) -> Html:
     kind = "epistemic entropy" if by == "epistemic" else "entropy (its members never disagree)"
     outside = any(group.startswith("ood.") for group in group_names(setting.pooled.values))
@@ -153,25 +140,8 @@ def _body(
     parts = [
         el("p", intro),
         el("h4", "Most certain"),
-        _list(certain, "certain"),
+        render_cards(certain, "certain"),
         el("h4", "Least certain"),
-        _list(uncertain, "uncertain"),
+        render_cards(uncertain, "uncertain"),
     ]
     return join(parts)
-
-
-def _list(cards: Sequence[_Card], class_: str) -> Html:
-    textual = any(card.image is None for card in cards)
-    items = []
-    for card in cards:
-        picture = None
-        if card.image is not None:
-            picture = el("img", src=data_url(card.image), alt=f"Picture of {card.truth}")
-        quote = el("blockquote", card.text) if card.text else None
-        mark = None if card.right is None else " ✓" if card.right else " ✗"
-        note = "good" if card.right else "bad"
-        truth = el("b", card.truth, mark and el("span", mark, class_=note))
-        taken = el("span", f"taken for {card.verdict}")
-        measure = el("span", card.measure, class_="measure")
-        items.append(el("li", picture, quote, el("div", truth, taken, measure)))
-    return el("ul", *items, class_=f"cards {class_}{' texts' if textual else ''}")

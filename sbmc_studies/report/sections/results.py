@@ -59,7 +59,7 @@ def _group(line: ResultLine, columns: list[Column]) -> list[list[object]]:
         for metric, _, digits in columns:
             value, error = line.paper.values.get(metric), line.paper.errors.get(metric)
             good = line.agrees(metric)
-            mark = "" if good is None else " ✓" if good else " ✗"
+            mark = "" if good is None else "\u00a0✓" if good else "\u00a0✗"
             note = None if good is None else "good" if good else "bad"
             text = with_error(value, error, metric, digits) + mark
             printed.append(Cell(text, value, note))

@@ -344,7 +344,12 @@ LOAD = """
 import logging, pathlib, runpy, sys, types
 sys.modules["sbmc"], log = types.ModuleType("sbmc"), types.ModuleType("sbmc.log")
 log.logger = logging.getLogger("sbmc")
-sys.modules["sbmc.log"] = log
+checks = types.ModuleType("sbmc.checks")
+checks.require = None
+sys.modules |= {"sbmc.log": log, "sbmc.checks": checks}
+for name in ("sbmc.model", "sbmc.model.kernels", "sbmc.model.kernels.native"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules[name].__path__ = [str(pathlib.Path(sys.argv[1]).parent)]
 load = runpy.run_path(sys.argv[1])["load"]
 library = load(pathlib.Path(sys.argv[2]))
 assert library.sbmc_stem_forward and library.sbmc_stem_backward

@@ -56,7 +56,10 @@ def test_methods_and_protocol_reach_the_figure(sbmc, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["mnist7", "rok"], ["`name` must be one of epochs, roc, thr", "Did you mean 'roc'?"]),
+        (
+            ["mnist7", "rok"],
+            ["`name` must be one of epochs, sure-unsure, roc, thr", "Did you mean 'roc'?"],
+        ),
         (["mnist7", "risk"], ["`name` must be", "'risk'"]),
         (["mnits7", "roc"], ["`experiment`", "Did you mean 'mnist7'?"]),
         (["mnist7", "roc", "--methods", "s-hcm"], ["`methods` must be of", "'s-hmc'?"]),
@@ -67,7 +70,12 @@ def test_methods_and_protocol_reach_the_figure(sbmc, monkeypatch):
         (["mnist7", "--methods", "map"], ["`methods` must be left out", "epochs"]),
         (["mnist7", "epochs", "--protocol", "clean"], ["`protocol` must be left out"]),
         (["mnist7"], ["`records` must hold runs of the figure epochs"]),
-        (["digits"], ["`name` must be a figure that digits has (roc, thresholds", "'epochs'"]),
+        (
+            ["digits", "epochs"],
+            ["`name` must be a figure that digits has (sure", "'epochs'"],
+        ),
+        (["digits"], ["`records` must have a run of digits", "`sbmc run digits` makes one"]),
+        (["shakespeare"], ["must be one of digits and mnist7", "`sbmc table shakespeare`"]),
         (["digits", "roc"], ["`records` must be a folder with digits runs made with"]),
     ],
 )
@@ -84,7 +92,7 @@ def test_a_missing_folder_is_refused(tmp_path, capsys):
     assert main(["figure", "mnist7", "roc", "--records", str(tmp_path / "none")]) == 2
     message = capsys.readouterr().err
     assert "`records` must be a folder of records" in message
-    assert "a clone of the repository has the stored ones" in message
+    assert "without the option, the stored ones are taken" in message
 
 
 def test_the_confidence_tables_are_printed_in_both_protocols(sbmc):

@@ -226,7 +226,7 @@ def test_the_figure_is_drawn_from_records_or_refused(sbmc, tmp_path):
     assert "`records`" in errors
     code, _, errors = sbmc("figure", "digits", "--records", tmp_path)
     assert code == 2
-    assert "`name`" in errors
+    assert "`sbmc run digits` makes one" in errors
 
 
 def test_table_without_records_has_missing_cells_and_failing_claims(sbmc, tmp_path):

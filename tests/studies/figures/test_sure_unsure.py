@@ -6,7 +6,7 @@ import torch
 
 from sbmc.checks import BadInput
 from sbmc.prediction.prediction import Prediction
-from sbmc_studies.figures.sure_unsure import draw, draw_file
+from sbmc_studies.figures.sure_unsure import draw, draw_file, draw_run
 from sbmc_studies.runs.examples import COUNT, read_examples, select_examples, write_examples
 
 CLASSES = 3
@@ -109,3 +109,20 @@ def test_the_picture_is_a_png_of_readable_size(data, tmp_path):
     height, width, _ = image.imread(path).shape
     assert width > 1000
     assert height > 400
+
+
+def test_the_run_of_the_method_that_was_named_is_drawn(data, tmp_path, monkeypatch):
+    for method, seed in (("map", 0), ("s-hmc", 1), ("s-hmc", 0)):
+        folder = tmp_path / "digits" / method / "0a1b2c3d4e5f" / f"seed-{seed}"
+        folder.mkdir(parents=True)
+        write_examples(folder, Oracle(), data)
+    drawn = []
+    monkeypatch.setattr(
+        "sbmc_studies.figures.sure_unsure.draw_file",
+        lambda folder, target, method: drawn.append((folder.parts[-3], folder.name, method)),
+    )
+    draw_run("digits", tmp_path, tmp_path / "a.png")
+    draw_run("digits", tmp_path, tmp_path / "a.png", ["de", "map"])
+    assert drawn == [("s-hmc", "seed-0", "S-HMC∥"), ("map", "seed-0", "MAP")]
+    with pytest.raises(BadInput, match=r"`sbmc run digits --method de` makes one"):
+        draw_run("digits", tmp_path, tmp_path / "a.png", ["de"])

@@ -227,7 +227,7 @@ def test_the_page_has_the_tables_of_the_committed_records(name):
 
 
 def test_a_page_without_marks_is_refused():
-    with pytest.raises(BadInput, match="a page with the marks"):
+    with pytest.raises(BadInput, match="a page with `<!-- table: gauntlet -->`"):
         with_tables("no marks", RECORDS)
 
 

@@ -41,7 +41,7 @@ def test_a_run_folder_can_be_the_current_one(sbmc, tmp_path, monkeypatch):
         (["nowhere"], "`runs` must be a folder of records, but got 'nowhere'."),
         (["empty"], "`runs` must be a folder with record.json somewhere in it"),
         (["note.txt"], "`runs` must be a folder with record.json somewhere in it"),
-        ([], "`runs` must be given, but got nothing"),
+        ([], "`sources` must be given, but got nothing"),
         (["runs", "--out", "empty"], "`out` must be a file, such as report.html"),
         (["runs", "--out", "note.txt/page.html"], "`out` must be a file in a folder that can be"),
         (["runs", "--data-dir", "nowhere"], "`data_dir` must be an existing folder"),

@@ -8,6 +8,8 @@ from report_pages import Reader, make_record, read_page, write_run, write_study
 from repository import RECORDS
 
 from sbmc.report.limits import Limits
+from sbmc.report.markup import Html
+from sbmc.report.page import Section, fold_lacking
 from sbmc_studies.records.pooling import pool
 from sbmc_studies.report import collect, render
 
@@ -118,6 +120,24 @@ def test_sections_without_data_name_the_command_that_gives_them(tmp_path):
     assert "Diagnostics of the sampler" not in headings(page)
 
 
+def test_sections_without_data_are_folded_into_one(tmp_path):
+    write_run(tmp_path, method="map", confidence=False, islands=[])
+    page = read_page(tmp_path)
+    found = headings(page)
+    assert not {"Confusion rates", "Reliability", "Ablations over s and P"} & set(found)
+    assert found[3:5] == ["What other runs would show", "Settings, versions, cost"]
+    summaries = [words for tag, words in page.texts if tag == "summary"]
+    folded = "Most and least certain inputs; ROC; Confusion rates;"
+    assert any(line.startswith(folded) for line in summaries)
+
+
+def test_a_single_section_without_data_stays_in_its_place():
+    full, empty = Section("a", "A", Html("a")), Section("b", "B", Html("b"), lacking=True)
+    assert fold_lacking([full, empty]) == [full, empty]
+    names = [each.name for each in fold_lacking([empty, full, empty, full])]
+    assert names == ["further", "a", "a"]
+
+
 def test_pictures_come_from_the_data_set_by_index(page):
     pictures = page.find("img")
     assert len(pictures) == 2
@@ -182,7 +202,7 @@ def test_paper_numbers_stand_below_ours_with_marks():
         pytest.fail("the committed records of mnist7 are gone")
     rows = read_page(RECORDS / "mnist7" / "map").table("accuracy %")
     assert [rows[1][0][0], rows[2][0][0]] == ["MAP", "the paper’s"]
-    assert rows[2][3][0] == "92.3±0.37 ✓"
+    assert rows[2][3][0] == "92.3±0.37\u00a0✓"
 
 
 def test_the_toy_study_has_its_curves_and_its_claims():

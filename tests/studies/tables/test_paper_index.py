@@ -29,7 +29,7 @@ def test_numbers_are_those_of_the_records(records):
     line = lines_by_name(records)["tab:metric_diffP_cifar_s005 (and figure)"]
     assert line["paper"] == "90.8 %, 0.268"
     assert line["ours"] == "90.5 %, 0.271"
-    assert line["records"] == "[cifar10](records/cifar10)"
+    assert line["records"] == "cifar10"
     assert line["S-HMC∥, largest P"] == "accuracy, NLL (P = 8, s = 0.05)"
     assert lines_by_name(records)["tab:cifar_ood_default"]["ours"] == "0.812"
 

@@ -208,7 +208,7 @@ def test_the_page_has_the_tables_of_the_committed_records():
     page = (ROOT / "docs" / "tables.md").read_text("utf-8")
     remedy = "run: sbmc table tables --write docs/tables.md"
     assert with_results(page, RECORDS) == page, remedy
-    with pytest.raises(BadInput, match="a page with the marks"):
+    with pytest.raises(BadInput, match="a page with `<!-- table: tables -->`"):
         with_results("no marks", RECORDS)
 
 

@@ -1,8 +1,7 @@
-"""C code compiled when it is first used, with the compiler that is there, and kept for next time.
+"""Loads C code: what a wheel brings along, else compiled when it is first used and kept.
 
-Nothing is asked of the user. Without a compiler, or where one fails, there is no library, and the
-caller does the same work in torch. `SBMC_NATIVE=0` says not to look for one; `SBMC_LOG=info` shows
-what was chosen and why.
+Nothing is asked of the user. Without either, there is no library, and the caller does the same work
+in torch. `SBMC_NATIVE` chooses (see `shipped.py`); `SBMC_LOG=info` shows what was chosen and why.
 
 A library is code, and loading it runs it. It is loaded only if the folder and the file are the
 user's, nobody else may write to them, and the file has the digest that was noted when it was made.
@@ -13,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -23,13 +23,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sbmc.log import logger
+from sbmc.model.kernels.native.shipped import (
+    COMPILE,
+    DIGITS,
+    OFF,
+    SOURCES,
+    VARIABLE,
+    NotShipped,
+    find_shipped,
+    wanted,
+)
 
 FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC", "-w")
 # For this processor, by its name in gcc and in clang; else for any of its kind.
 TUNINGS = (("-march=native",), ("-mcpu=native",), ())
 SECONDS = 60
-HEADERS = Path(__file__).parent  # what sources include
-
 
 PRIVATE = 0o700
 
@@ -42,12 +50,28 @@ class UnsafeCache(RuntimeError):
     """The cache is not the user's alone, and why."""
 
 
-def load(source: Path, functions: Sequence[str] = ()) -> ctypes.CDLL:
-    """The compiled source, from the user's cache or made now.
+# Which code was loaded, by the source's name.
+_loaded: dict[str, str] = {}
 
-    A library's name is a hash of its source, the headers, the flags and what the compiler says of
-    itself and of the processor, so that machines may share a cache. It is made elsewhere and
-    renamed: processes that do this at once all find it whole.
+
+def code_of(source: str) -> str | None:
+    """Which compiled code this process has loaded for a source: the same code, the same bits.
+
+    Args:
+        source: its name, such as "chain".
+
+    Returns:
+        Where it comes from, its instruction set, its compiler and a digest; None if none is loaded.
+    """
+    return _loaded.get(source)
+
+
+def load(source: Path, functions: Sequence[str] = ()) -> ctypes.CDLL:
+    """The compiled source: what was brought along, or from the user's cache, or made now.
+
+    In the cache, a library's name is a hash of its source, the headers, the flags and what the
+    compiler says of itself and of the processor, so that machines may share a cache. It is made
+    elsewhere and renamed: processes that do this at once all find it whole.
 
     Args:
         source: one C file that needs nothing but the standard library and the headers here.
@@ -57,14 +81,35 @@ def load(source: Path, functions: Sequence[str] = ()) -> ctypes.CDLL:
         The library, whose functions run without Python's lock.
 
     Raises:
-        NoLibrary: no compiler, or none that succeeds, or a library without these functions.
+        NoLibrary: no compiler, or none that succeeds, or a library without these functions, or
+            `SBMC_NATIVE=0`.
+        BadInput: `SBMC_NATIVE` asks for an instruction set that is not there.
     """
     reasons = []
+    wish = wanted()
+    if wish == OFF:
+        raise NoLibrary(f"{VARIABLE}={OFF}")
+    if wish != COMPILE and source.parent == SOURCES:
+        try:
+            shipped = find_shipped(wish)
+            library = _with_functions(ctypes.CDLL(str(shipped.path)), functions)
+            _loaded[source.stem] = shipped.code
+            return library
+        except (NotShipped, NoLibrary, OSError) as error:
+            logger.debug("native code: none is shipped (%s)", error)
+            if wish:  # for this very code
+                raise NoLibrary(str(error)) from error
     for compiler in _compilers():
         for tuning in TUNINGS:
             command = [*compiler, *FLAGS, *tuning]
             try:
-                return _with_functions(_cached(command, source), functions)
+                # All that the compiler defines: its version, and each extension of the processor.
+                defined = _run([*command, "-E", "-dM", "-x", "c", os.devnull])
+                digest = _digest(command, source, defined)
+                library = _with_functions(_cached(command, source, digest), functions)
+                set_by = " ".join(tuning) or "for any processor"
+                _loaded[source.stem] = f"compiled {set_by}, {_version(defined)}, {digest[:DIGITS]}"
+                return library
             except (NoLibrary, OSError, subprocess.SubprocessError) as error:
                 reasons.append(f"{shlex.join(compiler)}: {error}")
     raise NoLibrary("; ".join(reasons) or "there is no C compiler")
@@ -85,12 +130,21 @@ def _compilers() -> list[list[str]]:
     return list(reversed(unique.values()))
 
 
-def _cached(command: list[str], source: Path) -> ctypes.CDLL:
-    # All that the compiler defines: its version, and each extension of the processor.
-    described = _run([*command, "-E", "-dM", "-x", "c", os.devnull])
-    headers = [header.read_bytes() for header in sorted(HEADERS.glob("*.h"))]
-    parts = [source.read_bytes(), *headers, shlex.join(command).encode(), described]
-    name = f"{source.stem}-{hashlib.sha256(b'|'.join(parts)).hexdigest()[:32]}.so"
+def _digest(command: list[str], source: Path, defined: bytes) -> str:
+    headers = [header.read_bytes() for header in sorted(SOURCES.glob("*.h"))]
+    parts = [source.read_bytes(), *headers, shlex.join(command).encode(), defined]
+    return hashlib.sha256(b"|".join(parts)).hexdigest()
+
+
+def _version(defined: bytes) -> str:
+    """The compiler's name and version, from what it defines."""
+    found = re.search(rb'^#define __VERSION__ "\D*([\d.]+)', defined, re.MULTILINE)
+    version = found.group(1).decode() if found else "of unknown version"
+    return f"{'clang' if b'#define __clang__ ' in defined else 'gcc'} {version}"
+
+
+def _cached(command: list[str], source: Path, digest: str) -> ctypes.CDLL:
+    name = f"{source.stem}-{digest[:32]}.so"
     try:
         kept = _private_folder() / name
         if not _is_intact(kept):
@@ -200,7 +254,7 @@ def cache_folder() -> Path:
 
 
 def _compile(command: list[str], source: Path, to: Path) -> Path:
-    _run([*command, "-I", str(HEADERS), str(source), "-o", str(to), "-lm"])
+    _run([*command, "-I", str(SOURCES), str(source), "-o", str(to), "-lm"])
     return to
 
 

@@ -26,18 +26,18 @@ typedef struct {
 INLINE void multiply(const float *const *row, const float *weight, int64_t features, float *out,
                      int64_t columns, int64_t apart, const int tall, const int wide) {
     lanes s[LANES];
-    for (int i = 0; i < LANES; i++) s[i] = (lanes){0};
+    UNROLL for (int i = 0; i < LANES; i++) s[i] = (lanes){0};
     int64_t f = 0;
     for (; f + LANES <= features; f += LANES) {
         lanes w[4];
-        for (int k = 0; k < wide; k++) {
+        UNROLL for (int k = 0; k < wide; k++) {
             w[k] = load(weight + k * features + f);
             HOLD(w[k]);
         }
-        for (int i = 0; i < tall; i++) {
+        UNROLL for (int i = 0; i < tall; i++) {
             lanes x = load(row[i] + f);
             HOLD(x);
-            for (int k = 0; k < wide; k++) s[i * wide + k] += x * w[k];
+            UNROLL for (int k = 0; k < wide; k++) s[i * wide + k] += x * w[k];
         }
     }
     lanes sum = sum_each(s);

@@ -21,10 +21,17 @@ typedef int32_t flags __attribute__((vector_size(4 * LANES), aligned(4), may_ali
 /* Keep a vector in a register: compilers read memory again for every use, which takes longer. */
 #if defined(__x86_64__) && LANES == 16
 #define HOLD(vector) __asm__("" : "+v"(vector))
-#elif defined(__x86_64__)
+#elif defined(__AVX__)
 #define HOLD(vector) __asm__("" : "+x"(vector))
 #else
 #define HOLD(vector)
+#endif
+
+/* Loops over vectors in registers: clang keeps some of them in memory unless it unrolls the loop. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL
 #endif
 
 INLINE lanes load(const float *from) { return *(const lanes *)from; }

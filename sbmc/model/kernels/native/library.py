@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 
 from sbmc.log import logger
 from sbmc.model.kernels.native.build import NoLibrary
 from sbmc.model.kernels.native.plan import NotAChain
+from sbmc.model.kernels.native.shipped import OFF, VARIABLE, wanted
 
 
 def is_available(load: Callable[[], ctypes.CDLL]) -> bool:
@@ -29,8 +29,8 @@ def library_of(load: Callable[[], ctypes.CDLL]) -> ctypes.CDLL:
     Raises:
         NotAChain: there is none, or `SBMC_NATIVE=0` says not to use it.
     """
-    if os.environ.get("SBMC_NATIVE", "").strip() == "0":
-        raise NotAChain("SBMC_NATIVE=0")
+    if wanted() == OFF:
+        raise NotAChain(f"{VARIABLE}={OFF}")
     try:
         return load()
     except NoLibrary as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from sbmc.log import logger
 from sbmc.model.kernels.native.build import NoLibrary, load
+from sbmc.model.kernels.native.shipped import OFF, wanted
 from sbmc.model.threads import Lock
 
 WINDOW = 2
@@ -158,7 +158,7 @@ def pooled_planes(
 
 def available() -> bool:
     """Whether there is C code to use; looked for on the first call."""
-    if os.environ.get("SBMC_NATIVE", "").strip() == "0":
+    if wanted() == OFF:
         logger.debug("native stem: not used (SBMC_NATIVE=0)")
         return False
     return _found.library is not None

@@ -12,7 +12,7 @@ from torch import Tensor
 class Scratch:
     """Arrays that are lent to calls; those that run at the same time have one each.
 
-    Example:
+    Examples:
         >>> scratch = Scratch()
         >>> with scratch.lend(3) as first, scratch.lend(5) as second:
         ...     len(first), len(second)

@@ -132,7 +132,7 @@ def chunks_of(particles: int, dim: int) -> list[slice]:
 def philox_by_numpy(counter: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Philox4x32-10 of counters `(..., 4)` and keys `(..., 2)`: words `(..., 4)`, uint32.
 
-    Example:
+    Examples:
         >>> words = philox_by_numpy(np.zeros((1, 4), np.uint32), np.zeros((1, 2), np.uint32))
         >>> hex(int(words[0, 0]))
         '0x6627e8d5'

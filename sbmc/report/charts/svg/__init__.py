@@ -21,7 +21,7 @@ def draw_svg(chart: Chart, alt: str) -> Html:
     Returns:
         An `svg` element, 400 units wide.
 
-    Example:
+    Examples:
         >>> from sbmc.report.charts import SpiderChart
         >>> from sbmc.report.charts.style import series_style
         >>> chart = SpiderChart([(series_style(0, "MAP"), [1.0, 0.5, 1.0])], ["a", "b", "c"])
