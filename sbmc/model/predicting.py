@@ -15,7 +15,7 @@ from sbmc.model.chunks import ACTIVATION_BYTES
 from sbmc.model.data import Inputs, count, rows
 from sbmc.model.forward import Forward, build_forward
 from sbmc.model.frozen_part import SplitModel, split_model
-from sbmc.model.functional import call_model
+from sbmc.model.functional import call_model, evaluation_copy
 from sbmc.model.fused import FusedForward
 from sbmc.model.kernels.native.chain import ChainKernel
 from sbmc.model.kernels.native.plan import NotAChain, find_steps
@@ -176,8 +176,10 @@ def build_evaluator(
     Raises:
         BadInput: the model cannot be called with the inputs.
     """
-    with torch.no_grad(), errors_in_words(model, inputs, "inputs"):
-        call_model(model, {}, few)
+    # In a copy: the call must not draw dropout, nor move the statistics of a BatchNorm.
+    module = evaluation_copy(model, space)
+    with torch.no_grad(), errors_in_words(module, inputs, "inputs"):
+        call_model(module, {}, few)
     split = split_model(model, space, few)
     if split is None:
         return build_forward(model, space, few, gradient=False), None

@@ -20,7 +20,7 @@ import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.checkpoints import open_store
 from sbmc.islands.checkpoints.pilot import read_pilot
-from sbmc.posterior.saving import _digest
+from sbmc.storage.digests import contents_digest
 
 # Three particles are few.
 pytestmark = pytest.mark.filterwarnings("ignore:The population of", "ignore:The evidence leaves")
@@ -156,7 +156,7 @@ def crafted(saved, path, change):
     text = change(words, tensors)
     text = json.dumps(words) if text is None else text
     tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    save_file(tensors, path, metadata={"sbmc": text, "digest": _digest(text, tensors)})
+    save_file(tensors, path, metadata={"sbmc": text, "digest": contents_digest(text, tensors)})
     return path
 
 

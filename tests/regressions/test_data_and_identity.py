@@ -19,7 +19,7 @@ from torch.nn import functional
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.checkpoints.manifest import json_digest
-from sbmc.posterior.saving import _digest
+from sbmc.storage.digests import contents_digest
 
 X = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -241,7 +241,9 @@ def test_a_posterior_of_before_is_loaded_and_merged(tmp_path):
         words = json.loads(file.metadata()["sbmc"])
     del words["probe"], words["settings"]["probe"]
     text, tensors = json.dumps(words), load_file(tmp_path / "new")
-    save_file(tensors, tmp_path / "old", metadata={"sbmc": text, "digest": _digest(text, tensors)})
+    save_file(
+        tensors, tmp_path / "old", metadata={"sbmc": text, "digest": contents_digest(text, tensors)}
+    )
     old = sbmc.load(tmp_path / "old", Net())
     assert len(sbmc.merge([old, fit(first_island=2)]).islands) == 4
     assert len(sbmc.merge([fit(first_island=2), old]).islands) == 4
