@@ -28,6 +28,7 @@ EXTRAS = {
     "plots": ("matplotlib",),
     "pandas": ("pandas",),
     "conformal": ("mapie",),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "tables": ("catboost", "xgboost-cpu"),
 }
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

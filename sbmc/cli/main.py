@@ -16,6 +16,7 @@ from sbmc.checks import BadInput, nearest
 from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
+from sbmc.cli.export_command import export_command
 from sbmc.cli.head import head_command
 from sbmc.cli.help import HELP, OWN_NETWORKS, add_command, show_no_types_of_flags
 from sbmc.cli.interruption import Interruption
@@ -89,6 +90,16 @@ add_command(
         "sbmc report my.sbmc --data test.csv --out page.html",
         "sbmc report runs/digits --open",
         "sbmc report runs elsewhere/runs --out both.html",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "export",
+    export_command,
+    examples=[
+        "sbmc export my.sbmc --to onnx --out model.onnx",
+        "sbmc export my.sbmc --out model.pt2 --abstain epistemic:0.2",
     ],
     panel=OWN_NETWORKS,
 )

@@ -68,7 +68,7 @@ class AskOptions:
         above = self.abstain_above
         return {
             "model": self.model,
-            "options": _work().DataOptions(self.inputs, self.targets),
+            "options": load_work().DataOptions(self.inputs, self.targets),
             "level": read_number("level", self.level),
             "abstain_above": None if above is None else read_number("abstain_above", above),
             "quiet": self.quiet,
@@ -140,7 +140,7 @@ def fit_command(
     quiet: QuietOption = False,
 ) -> int:
     """Fit a posterior to a table, or to a trained network and its data, and save it."""
-    work = _work()
+    work = load_work()
     options = work.FitOptions(
         target=target,
         drop=[name.strip() for name in (drop or "").split(",") if name.strip()],
@@ -171,7 +171,7 @@ def predict_command(
 ) -> int:
     """Answer for each row: label or mean, interval, the parts of uncertainty, abstain or not."""
     arguments = options.arguments()
-    return _work().run_predict(file, data, out, probabilities=probabilities, **arguments)
+    return load_work().run_predict(file, data, out, probabilities=probabilities, **arguments)
 
 
 @with_option_groups
@@ -183,7 +183,7 @@ def evaluate_command(
     options: AskOptions,
 ) -> int:
     """Measure a posterior on rows whose targets are known."""
-    return _work().run_evaluate(file, data, as_json=as_json, **options.arguments())
+    return load_work().run_evaluate(file, data, as_json=as_json, **options.arguments())
 
 
 @with_option_groups
@@ -225,7 +225,7 @@ def report_command(
             "by, such as --data test.csv."
         )
     arguments = options.arguments()
-    return _work().run_report(sources[0], data, out, title=title, show=show, **arguments)
+    return load_work().run_report(sources[0], data, out, title=title, show=show, **arguments)
 
 
 _folder_report: dict[str, Callable[..., None]] = {}
@@ -301,7 +301,8 @@ def read_budget(text: str) -> float | str:
     return number
 
 
-def _work() -> Any:
+def load_work() -> Any:
+    """The module with the work of these commands, which takes a while to import."""
     from sbmc.cli import posterior_work
 
     return posterior_work

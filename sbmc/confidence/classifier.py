@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -14,10 +15,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
 
 from sbmc.checks import BadInput, Phrase, is_number, is_whole, require, require_count
 from sbmc.confidence.thresholds import f1_threshold
 from sbmc.log import logger
+from sbmc.posterior.distillation.student import Standardise
 from sbmc.storage.arrays import require_table
 
 FOLDS = 5
@@ -126,6 +129,26 @@ class ConfidenceClassifier(ClassifierMixin, BaseEstimator):
         """The class of each example: "abstain" where its probability is at least the threshold."""
         abstain = self.predict_proba(X)[:, 1] >= self.threshold_
         return self.classes_[abstain.astype(int)]
+
+    def as_module(self) -> nn.Module:
+        """The same function in torch: features `(examples, features)` to scores `(examples,)`.
+
+        Returns:
+            A module in float64; the score is the second column of `predict_proba`.
+        """
+        check_is_fitted(self)
+        scaler, network = self.network_[0], self.network_[-1]
+        layers: list[nn.Module] = [
+            Standardise(*(torch.from_numpy(each.copy()) for each in (scaler.mean_, scaler.scale_)))
+        ]
+        for weight, bias in zip(network.coefs_, network.intercepts_, strict=True):
+            layer = nn.Linear(len(weight), len(bias), dtype=torch.float64)
+            with torch.no_grad():
+                layer.weight.copy_(torch.from_numpy(weight.T.copy()))
+                layer.bias.copy_(torch.from_numpy(bias.copy()))
+            layers += [layer, nn.ReLU()]
+        layers[-1] = nn.Sigmoid()
+        return nn.Sequential(*layers, nn.Flatten(0)).eval().requires_grad_(False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

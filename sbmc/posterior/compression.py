@@ -1,7 +1,8 @@
-"""How a posterior is made smaller: fewer islands, fewer particles, or one network for all."""
+"""How a posterior goes into production: fewer particles, one network, or a graph in a file."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from sbmc.posterior.distillation.distil import distil
 from sbmc.posterior.distillation.distilled import Distilled
 from sbmc.posterior.distillation.training import Schedule
+from sbmc.posterior.export.export import Exported, export_posterior
 from sbmc.posterior.thinning import thin
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Compressible:
-    """The methods of a posterior that make it smaller."""
+    """The methods of a posterior that make it smaller, or something that other programs run."""
 
     def first(self, islands: int) -> Self:
         """The posterior of the first islands only, as a run with so many would have given it."""
@@ -115,3 +117,50 @@ class Compressible:
             seed=seed,
             progress=progress,
         )
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        inputs: Any = None,
+        interval: float | None = 0.9,
+        abstain: Any = None,
+    ) -> Exported:
+        """Write one graph from inputs to answers, which runs without sbmc, ONNX also without torch.
+
+        Inputs go to `probabilities`, or to `mean`, `lower` and `upper` of numbers; to `total`,
+        `aleatoric` and `epistemic`; and, with `abstain`, to the flag of that name. The number of
+        rows is open. The file is tried on a few rows before it is kept: in ONNX Runtime, or in
+        torch. What it is, units, health and threshold are in its metadata.
+
+        Args:
+            path: a file whose name ends in `.onnx` (needs the extra `pip install 'sbmc[onnx]'`) or
+                `.pt2` (torch.export).
+            inputs: a few rows; None makes some up from the shapes of the training inputs.
+            interval: for numbers with Gaussian noise: the probability between `lower` and `upper`,
+                which are quantiles of the mixture; None for none.
+            abstain: `(quantity, threshold)`: abstain where the quantity is at least the threshold;
+                of classes `"error"` (1 − the largest probability), of numbers `"deviation"` or
+                `"width"`, of both `"total"`, `"aleatoric"` or `"epistemic"`. `"confidence"`: by
+                the score of `posterior.confidence(...)`, which is an output `score` too. None
+                takes that confidence if there is one, and otherwise there is no flag.
+
+        Returns:
+            What was written; its text says how far it is from `predict`.
+
+        Raises:
+            BadInput: another ending of the name, an unknown quantity, an interval of other than
+                Gaussian noise, or a network that cannot be traced.
+            ImportError: packages for ONNX are missing.
+
+        Examples:
+            >>> import sbmc, tempfile, torch
+            >>> x = torch.randn(40, 2)
+            >>> posterior = sbmc.fit(nn.Linear(2, 2), (x, (x[:, 0] > 0).long()), s=0.1)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     exported = posterior.export(f"{folder}/a.pt2", abstain=("epistemic", 0.1))
+            >>> exported.outputs
+            ('probabilities', 'total', 'aleatoric', 'epistemic', 'abstain')
+        """
+        posterior = cast("Posterior", self)
+        return export_posterior(posterior, path, inputs=inputs, interval=interval, abstain=abstain)

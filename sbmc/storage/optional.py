@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 ANNOUNCEMENT = r"\s*ArviZ is undergoing a major refactor"
 
@@ -59,6 +59,32 @@ def load_laplace() -> Any:
             "pip install 'sbmc[laplace]'."
         ) from error
     return laplace
+
+
+class OnnxPackages(NamedTuple):
+    """The packages that write and run ONNX files."""
+
+    onnx: Any
+    runtime: Any  # onnxruntime
+
+
+def load_onnx() -> OnnxPackages:
+    """The packages of the extra `onnx`, imported when they are first needed.
+
+    Raises:
+        ImportError: one of them is not installed; the message names the extra.
+    """
+    try:
+        import onnx
+        import onnxruntime
+        import onnxscript  # noqa: F401  (torch.onnx imports it)
+    except ImportError as error:
+        raise ImportError(
+            f"ONNX files are written by onnx and onnxscript and tried in ONNX Runtime, and "
+            f"{error.name} is not installed: pip install 'sbmc[onnx]'. A .pt2 file needs none "
+            "of them."
+        ) from error
+    return OnnxPackages(onnx, onnxruntime)
 
 
 def load_pandas() -> Any:

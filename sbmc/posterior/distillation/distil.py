@@ -102,6 +102,7 @@ def distil(
     take_size(student, size)
     settings = {
         "teacher": posterior.origin,
+        "health": str(posterior.health),
         "particles": len(weighted_particles(posterior).weights),
         "rows": count(originals),
         "perturbations": count(pool) - count(originals),

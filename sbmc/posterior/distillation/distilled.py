@@ -18,6 +18,7 @@ from sbmc.posterior.distillation.heads import ClassHeads, Heads, Parts
 from sbmc.posterior.distillation.saving import Contents, read_distilled, write_distilled
 from sbmc.posterior.distillation.student import Architecture
 from sbmc.posterior.distillation.training import call
+from sbmc.posterior.export.export import Exported, export_distilled
 from sbmc.posterior.input_batches import checked_batches
 from sbmc.prediction.distilled import (
     DistilledPrediction,
@@ -147,6 +148,32 @@ class Distilled:
             self.settings,
         )
         write_distilled(path, contents)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        inputs: Any = None,
+        interval: float | None = 0.9,
+        abstain: Any = None,
+    ) -> Exported:
+        """Write a graph that other runtimes open, from inputs to answers; as `Posterior.export`.
+
+        Args:
+            path: a file whose name ends in `.onnx` or `.pt2`.
+            inputs: a few rows; None makes some up from the shapes of the training inputs.
+            interval: for numbers: the probability inside `lower` and `upper`; None for none.
+            abstain: `(quantity, threshold)` for a flag; None for none.
+
+        Returns:
+            What was written; its text says how far it is from `predict`.
+
+        Raises:
+            BadInput: another ending of the name, an unknown quantity, or a network that cannot be
+                traced.
+            ImportError: packages for ONNX are missing: `pip install 'sbmc[onnx]'`.
+        """
+        return export_distilled(self, path, inputs=inputs, interval=interval, abstain=abstain)
 
     @classmethod
     def load(cls, path: str | Path, network: nn.Module | None = None) -> Distilled:

@@ -57,10 +57,10 @@ class ClassHeads(nn.Module):
         """What the columns are, in words."""
         return f"{self.classes} logits of the classes, then one of the epistemic share"
 
-    def forward(self, outputs: Tensor) -> Parts:
-        """The prediction of outputs `(examples, K + 1)`, in float64."""
+    def forward(self, outputs: Tensor, dtype: torch.dtype = torch.float64) -> Parts:
+        """The prediction of outputs `(examples, K + 1)`, in a dtype."""
         # Classes first: what goes over few classes is then done for all examples at once.
-        columns = outputs.double().T.contiguous()
+        columns = outputs.to(dtype).T.contiguous()
         log_probs = columns[:-1].log_softmax(0)
         probs = log_probs.exp()
         total = -(probs * log_probs).sum(0)
@@ -111,12 +111,15 @@ class NumberHeads(nn.Module):
         """What the columns are, in words."""
         return "for each number that is predicted: its mean, then logs of noise and of epistemic"
 
-    def forward(self, outputs: Tensor) -> Parts:
-        """The prediction of outputs `(examples, 3 × outputs)`, in float64 and original units."""
-        means, noise, epistemic = outputs.double().chunk(3, -1)
-        square = self.scale.square()
-        variances = square * softened(noise).exp(), square * softened(epistemic).exp()
-        return Parts(self.shift + self.scale * means, sum(variances), *variances)  # type: ignore
+    def forward(self, outputs: Tensor, dtype: torch.dtype = torch.float64) -> Parts:
+        """The prediction of outputs `(examples, 3 × outputs)`, in a dtype and original units."""
+        means, noise, epistemic = outputs.to(dtype).chunk(3, -1)
+        shift, scale = self.shift.to(dtype), self.scale.to(dtype)
+        variances = (
+            scale.square() * softened(noise).exp(),
+            scale.square() * softened(epistemic).exp(),
+        )
+        return Parts(shift + scale * means, sum(variances), *variances)  # type: ignore
 
     def lessons(self, teacher: Parts, dtype: torch.dtype) -> Tensor:
         """What is learned of each row, `(examples, 4 × outputs)`; the last are 1 / total."""
