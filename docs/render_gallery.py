@@ -49,7 +49,7 @@ SECTIONS = {
         "lightning_and_trainer",
         "ray_cluster",
     ),
-    "Act on it": ("abstain_with_guarantee", "conformal_sets"),
+    "Act on it": ("abstain_with_guarantee", "conformal_sets", "active_learning"),
     "Look inside": ("s_from_0_to_1", "arviz_diagnostics", "own_sampler"),
 }
 NAMES = tuple(name for names in SECTIONS.values() for name in names)

@@ -100,9 +100,9 @@ class Posterior(Compressible, Living, Generic[PredictionT]):
         self.recipe: Recipe | None = None
         self._reference: Reference | None = None
         self._input_description: dict[str, Any] | None = None
-        # The data of `fit`, as they were given, for `distil` and `thin`; neither copied nor saved.
+        # The data of `fit`, as given, for `distil`, `thin` and `update`; neither copied nor saved.
         self.training_data: Any = None
-        # Set by `fit`, for the diagnostics of the target's density; not saved.
+        # Of each island, set by `fit`: for diagnostics of the target's density, and for `update`.
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
 

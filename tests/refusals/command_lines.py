@@ -62,6 +62,7 @@ ARGUMENTS = {
     "predict": ["my.sbmc", "--data", "rows.csv", "--quiet"],
     "evaluate": ["my.sbmc", "--data", "rows.csv", "--quiet"],
     "export": ["my.sbmc", "--out", "graph.pt2", "--quiet"],
+    "drift": ["my.sbmc", "--data", "rows.csv", "--quiet"],
     "resume": ["no such folder"],
     "extend": ["no such folder", "--islands", "2"],
     "merge": ["no such folder"],
