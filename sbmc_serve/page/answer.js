@@ -1,6 +1,8 @@
 // The answer in words and bars: what is said, who agrees, and why it is unsure.
 import { element, listed, nats, number, percent } from "./dom.js";
 
+const PARTS = ["total", "aleatoric", "epistemic"];
+const BARS = 12; // of many classes, the most probable ones are shown
 const COLOURS = 10; // classes beyond them use the colours again: letters tell them apart
 
 const share = (part, whole) => (whole > 0 ? part / whole : 0);
@@ -64,13 +66,14 @@ export class Answer {
   }
 
   // Show a prediction, and return the sentence that a screen reader is to say.
-  show(prediction, info, weights) {
-    const spoken = info.kind === "classes" ? this.#classes(prediction, info, weights) : this.#numbers(prediction, info);
+  show(prediction, info, { weights, note }) {
+    const spoken = info.kind === "classes" ? this.#classes(prediction, info, weights, note) : this.#numbers(prediction, info);
     this.element.classList.toggle("abstains", prediction.abstain === true);
+    this.label.classList.toggle("long", this.label.textContent.length > 3);
     return spoken;
   }
 
-  #classes(prediction, info, weights) {
+  #classes(prediction, info, weights, note) {
     const { probabilities } = prediction;
     const particles = prediction.particles ?? [probabilities];
     const top = largest(probabilities);
@@ -89,7 +92,7 @@ export class Answer {
     }
     this.details.replaceChildren(
       this.#bars(probabilities, info),
-      this.#mosaic(particles, votes, info, weights),
+      this.#mosaic(particles, votes, info, weights, note),
       this.#parts(prediction, Math.log(probabilities.length), "nats"),
     );
     const said = prediction.abstain ? `It abstains. ${this.says.textContent}` : `The answer is ${guess}.`;
@@ -97,23 +100,28 @@ export class Answer {
   }
 
   #bars(probabilities, info) {
-    const rows = probabilities.map((probability, at) => {
+    const top = largest(probabilities);
+    const all = probabilities.map((probability, at) => ({ probability, at }));
+    const shown = all.length > BARS ? all.sort((a, b) => b.probability - a.probability).slice(0, BARS) : all;
+    const rows = shown.map(({ probability, at }) => {
       const bar = element("span", { class: "bar", "data-class": at % COLOURS });
       bar.style.width = `${100 * probability}%`;
-      return element("tr", { class: at === largest(probabilities) ? "top" : "" },
+      return element("tr", { class: at === top ? "top" : "" },
         element("th", { scope: "row" }, nameOf(info, at)),
         element("td", { class: "track" }, bar),
         element("td", { class: "value" }, percent(probability)));
     });
+    const others = probabilities.length - shown.length;
     return element("section", { class: "block" },
       element("h3", { id: "probabilities-heading" }, "Probabilities"),
       element("table", { class: "bars", id: "probabilities", "aria-labelledby": "probabilities-heading" },
         element("thead", { class: "visually-hidden" },
           element("tr", {}, ...["class", "bar", "probability"].map((each) => element("th", { scope: "col" }, each)))),
-        element("tbody", {}, ...rows)));
+        element("tbody", {}, ...rows)),
+      ...(others > 0 ? [element("p", { class: "note" }, `The other ${others} classes are less probable.`)] : []));
   }
 
-  #mosaic(particles, votes, info, weights) {
+  #mosaic(particles, votes, info, weights, note) {
     const cells = particles.map((probabilities) => {
       const label = largest(probabilities);
       const name = nameOf(info, label);
@@ -124,65 +132,59 @@ export class Answer {
     });
     const words = wordsOfVotes(votes, info);
     const mosaic = element("div", { class: "mosaic", id: "particles", role: "img", "aria-label": words }, ...cells);
-    const all = info.particles > particles.length && particles.length > 1
-      ? ` Shown are ${particles.length} of ${info.particles}.` : "";
     const unequal = weights && Math.max(...weights) > 1.01 * Math.min(...weights)
       ? " They do not weigh the same: the probabilities take account of it." : "";
     return element("section", { class: "block" },
       element("h3", {}, "Each network's vote"),
       mosaic,
-      element("p", { id: "votes" }, `${words}${all}${unequal}`));
+      element("p", { id: "votes" }, words),
+      ...(note || unequal ? [element("p", { class: "note" }, `${note ?? ""}${unequal}`.trim())] : []));
   }
 
   // The two parts of uncertainty as a stacked bar; `scale` is what fills it.
-  #parts(prediction, scale, unit) {
+  #parts(prediction, scale, unit, whose = "") {
     const { total, aleatoric, epistemic } = prediction;
     const part = (name, value) => {
       const bar = element("span", { class: name });
       bar.style.width = `${100 * Math.min(1, share(Math.max(0, value), scale))}%`;
       return bar;
     };
-    const figure = unit === "nats" ? nats
-      : (value) => `${percent(share(value, total))} of the variance, a standard deviation of ${number(Math.sqrt(Math.max(0, value)))}`;
-    const whole = unit === "nats" ? `${nats(total)} of at most ${nats(scale)} nats`
-      : `a standard deviation of ${number(Math.sqrt(total))}`;
+    const root = (value) => number(Math.sqrt(Math.max(0, value)));
+    const figure = unit === "nats" ? nats : (value) => percent(share(value, total));
+    const whole = unit === "nats" ? `${nats(total)} of at most ${nats(scale)} nats` : `a standard deviation of ${root(total)}; its square, the variance, has two parts`;
     const item = (name, title, value, words) => element("div", { class: "part" },
-      element("dt", {}, element("span", { class: `key ${name}`, "aria-hidden": "true" }), `${title} (${name}): `,
-        element("b", { id: name }, figure(value))),
-      element("dd", {}, words));
+      element("dt", { "data-part": name }, element("span", { class: `key ${name}`, "aria-hidden": "true" }), `${title} (${name}): `,
+        element("b", { class: "figure" }, figure(value))),
+      element("dd", {}, unit === "nats" ? words : `A standard deviation of ${root(value)} by itself. ${words}`));
     return element("section", { class: "block" },
-      element("h3", {}, "Uncertainty, in two parts"),
+      element("h3", {}, `Uncertainty${whose}, in two parts`),
       element("div", { class: "stack", role: "img",
         "aria-label": `Total ${whole}: noise ${figure(aleatoric)}, disagreement ${figure(epistemic)}` },
       part("aleatoric", aleatoric), part("epistemic", epistemic)),
-      element("p", { class: "note" }, "Total: ", element("b", { id: "total" }, whole)),
+      element("p", { class: "note" }, "Total: ", element("b", { class: "total" }, whole)),
       element("dl", {},
         item("aleatoric", "Noise", aleatoric, "What each network by itself cannot tell. More data of this kind would not help."),
         item("epistemic", "Disagreement", epistemic, "What the networks tell differently, for want of data like this. More of it would help.")));
   }
 
   #numbers(prediction, info) {
-    const outputs = [prediction.mean].flat();
-    const first = outputs.length === 1;
-    const pick = (value, at) => (Array.isArray(value) ? value[at] : value);
-    const interval = (at) => (first ? [prediction.interval].flat(1).slice(0, 2) : prediction.interval[at]);
     const level = percent(prediction.level ?? info.level);
-    const words = outputs.map((mean, at) => {
-      const [low, high] = interval(at).flat();
-      return `${number(mean)}, ${level} interval from ${number(low)} to ${number(high)}`;
-    });
+    const several = Array.isArray(prediction.mean);
+    const outputs = several
+      ? prediction.mean.map((mean, at) => ({
+        mean, interval: prediction.interval?.[at], ...Object.fromEntries(PARTS.map((part) => [part, prediction[part][at]])),
+      }))
+      : [prediction];
+    const means = listed(outputs.map(({ mean }) => number(mean)));
+    const intervals = outputs.filter(({ interval }) => interval)
+      .map(({ interval: [low, high] }) => `between ${number(low)} and ${number(high)}`);
+    const usually = intervals.length ? `${level} of the time ${listed(intervals)}` : "";
     this.verdict.dataset.class = 0;
-    this.label.textContent = prediction.abstain ? "abstains" : outputs.map(number).join(" · ");
-    const [low, high] = interval(0).flat();
-    this.says.textContent = first
-      ? `${prediction.abstain ? `Its best guess would be ${number(outputs[0])}. ` : ""}${level} of the time between ${number(low)} and ${number(high)}`
-      : words.map((each, at) => `output ${at + 1}: ${each}`).join("; ");
+    this.label.textContent = prediction.abstain ? "abstains" : means;
+    this.says.textContent = prediction.abstain ? `Its best guess would be ${means}, ${usually}.` : usually;
     this.reason.textContent = prediction.abstain ? reasonOf(prediction, info) : "";
-    const parts = outputs.map((_, at) => {
-      const one = Object.fromEntries(["total", "aleatoric", "epistemic"].map((name) => [name, pick(prediction[name], at)]));
-      return this.#parts(one, one.total, "variance");
-    });
-    this.details.replaceChildren(...parts.slice(0, 1));
-    return `${prediction.abstain ? "It abstains. Its best guess would be" : "The answer is"} ${listed(words)}.`;
+    this.details.replaceChildren(...outputs.map((output, at) =>
+      this.#parts(output, output.total, "variance", several ? ` of output ${at + 1}` : "")));
+    return `${prediction.abstain ? "It abstains. Its best guess would be" : "The answer is"} ${means}, ${usually}.`;
   }
 }

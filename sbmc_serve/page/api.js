@@ -70,7 +70,7 @@ export class Questions {
         const wait = WAITS[Math.min(this.#attempt, WAITS.length - 1)];
         this.#attempt += 1;
         this.#timer = setTimeout(() => this.#go(), wait);
-        this.lost(error.message, wait);
+        this.lost(error.message);
       } else {
         this.#attempt = 0;
         this.failed(error.message);

@@ -30,7 +30,7 @@ export function percent(share) {
 }
 
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-export const number = (value) => (Number.isFinite(value) ? plain.format(value) : String(value));
+export const number = (value) => plain.format(value).replace("-", "−");
 // Entropies are shown to two digits.
 export const nats = (value) => Math.max(0, value).toFixed(2);
 

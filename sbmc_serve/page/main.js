@@ -6,8 +6,8 @@ import { element, number } from "./dom.js";
 import { Pad } from "./pad.js";
 import { Table } from "./table.js";
 
-const PAUSE = 60; // milliseconds without a change before the server is asked
-const QUIET = 700; // milliseconds without an answer before a screen reader is told
+const PAUSE = 60; // milliseconds between questions while a pen or slider moves
+const QUIET = 700; // milliseconds without a change before a screen reader is told the answer
 const FORMS = { image: Pad, table: Table, array: ArrayForm };
 const TITLES = {
   image: ["Draw something, and see whether the networks agree", "What do you draw?"],
@@ -24,9 +24,10 @@ class Page {
     this.info = this.models.find((model) => model.name === first) ?? this.models[0];
     this.questions = new Questions({
       answered: (answer, question) => this.#answered(answer, question),
-      failed: (words) => this.#trouble("The question was refused.", words),
-      lost: (words, wait) => this.#trouble(words, `It is asked again in ${wait / 1000} s.`, true),
+      failed: (words) => this.#trouble(`The question was refused. ${words}`),
+      lost: (words) => this.#trouble(`${words} It is asked again every few seconds; what is shown below may be out of date.`, true),
     });
+    this.order = 0; // of the newest question
     this.answer = new Answer();
     this.form = new FORMS[this.info.inputs.kind](this.info, (finished) => this.#ask(finished));
     this.#build();
@@ -45,8 +46,7 @@ class Page {
       by("choice").hidden = false;
     }
     by("answer").append(this.answer.element);
-    if (this.form.chart) by("answer").append(this.form.chart);
-    by("health").replaceChildren();
+    if (this.form.chart) this.answer.verdict.after(this.form.chart);
     by("work").hidden = false;
     by("loading").remove();
     document.body.dataset.kind = this.info.inputs.kind;
@@ -114,43 +114,55 @@ class Page {
       ...list("What helps", health.remedies))] : []));
   }
 
-  // Ask about what the form holds, soon; `finished` is false while a pen or slider is still moving.
+  // Ask about what the form holds; `finished` is false while a pen or slider is still moving, and then there is a
+  // pause between questions.
   #ask(finished) {
-    clearTimeout(this.timer);
     clearTimeout(this.speech);
-    this.timer = setTimeout(() => {
-      const inputs = this.form.inputs();
-      const sweep = this.form.band && { values: this.form.swept, feature: this.form.feature.name };
-      this.questions.ask({
-        body: { inputs, model: this.info.name, particles: true },
-        info: this.info, finished, sweep, current: inputs[0],
-      });
-    }, finished ? 0 : PAUSE);
+    this.order += 1;
+    this.finished = finished;
+    by("answer").setAttribute("aria-busy", "true");
+    if (finished) this.#askNow();
+    else this.timer ??= setTimeout(() => this.#askNow(), PAUSE);
   }
 
-  #answered(answer, { info, finished, sweep, current }) {
+  #askNow() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    const inputs = this.form.inputs();
+    const { info, order, finished } = this;
+    const sweep = this.form.band && { values: this.form.swept, feature: this.form.feature.name };
+    const body = { inputs, model: info.name, particles: true };
+    this.questions.ask({ body, info, order, finished, sweep, current: inputs[0] });
+  }
+
+  #answered(answer, { info, order, finished, sweep, current }) {
     const [here, ...others] = answer.predictions;
-    const words = this.answer.show(here, info, answer.weights);
+    const words = this.answer.show(here, info, answer);
     if (sweep) {
       this.form.band.show({
         ...sweep, predictions: others, here, current: current[sweep.feature], level: here.level ?? info.level,
       });
     }
-    by("trouble").replaceChildren();
+    this.#noTrouble();
     by("brief").textContent = `${this.answer.label.textContent} · ${this.answer.says.textContent}`;
-    this.answer.element.dataset.answers = Number(this.answer.element.dataset.answers ?? 0) + 1;
-    clearTimeout(this.speech);
+    if (order < this.order) return; // something was changed meanwhile: its answer is to be spoken
+    by("answer").setAttribute("aria-busy", "false");
     if (finished) this.speech = setTimeout(() => { by("spoken").textContent = words; }, QUIET);
   }
 
-  #trouble(what, more, retry = false) {
-    const parts = [element("p", {}, element("b", {}, what), " ", more)];
-    if (retry) {
-      const button = element("button", { type: "button", id: "retry" }, "Ask now");
-      button.addEventListener("click", () => this.questions.retry());
-      parts.push(button);
-    }
-    by("trouble").replaceChildren(element("div", { class: "unwell" }, ...parts));
+  // Say what went wrong. What is said already stays, and with it the keyboard's place on the button.
+  #trouble(words, retry = false) {
+    by("answer").setAttribute("aria-busy", "false");
+    if (by("trouble").dataset.words === words) return;
+    by("trouble").dataset.words = words;
+    const button = element("button", { type: "button", id: "retry" }, "Ask now");
+    button.addEventListener("click", () => this.questions.retry());
+    by("trouble").replaceChildren(element("div", { class: "unwell" }, element("p", {}, words), ...(retry ? [button] : [])));
+  }
+
+  #noTrouble() {
+    by("trouble").replaceChildren();
+    delete by("trouble").dataset.words;
   }
 }
 

@@ -21,19 +21,21 @@ export function ticks(low, high, count = 5) {
   return Array.from({ length: last - first + 1 }, (_, at) => Number(((first + at) * step).toPrecision(12)));
 }
 
-const MARGIN = { left: 52, right: 12, top: 12, bottom: 34 };
-const HEIGHT = 300;
+const MARGIN = { left: 54, right: 14, top: 26, bottom: 40 };
+const HEIGHT = 320;
 const LINES = 40; // thin lines, one a network
 
-// One output of a prediction.
-export const pick = (value, output) => (Array.isArray(value) ? value[output] : value);
-export const intervalOf = (prediction, output) =>
-  Array.isArray(prediction.interval[0]) ? prediction.interval[output] : prediction.interval;
+// A prediction without an interval, as of a likelihood that has no noise, is a band without width.
+const pointOf = (x, { mean, interval, particles = [] }) => ({
+  x, mean, low: interval?.[0] ?? mean, high: interval?.[1] ?? mean, networks: particles.slice(0, LINES),
+});
 
 export class Band {
   #range = null; // of the vertical axis: it only grows, so that one sees the band move
 
-  constructor() {
+  // `target` names what is predicted, above the vertical axis.
+  constructor(target) {
+    this.target = target;
     this.svg = shape("svg", { role: "img", id: "band", class: "band" });
     this.caption = element("p", { class: "note", id: "band-words" });
     this.body = element("tbody");
@@ -47,20 +49,15 @@ export class Band {
     new ResizeObserver(() => this.drawing && this.#draw()).observe(this.element);
   }
 
-  // Forget the range of the vertical axis, as for another feature or another output.
+  // Forget the range of the vertical axis, as for another feature.
   reset() {
     this.#range = null;
   }
 
   // Draw predictions at `values`; `current` is the feature's value now, and `here` the prediction there.
-  show({ feature, values, predictions, current, here, level, output = 0 }) {
-    const points = predictions.map((prediction, at) => {
-      const [low, high] = intervalOf(prediction, output);
-      const networks = (prediction.particles ?? []).slice(0, LINES).map((mean) => pick(mean, output));
-      return { x: values[at], mean: pick(prediction.mean, output), low, high, networks };
-    });
-    const [low, high] = intervalOf(here, output);
-    this.drawing = { feature, points, level, now: { x: current, mean: pick(here.mean, output), low, high } };
+  show({ feature, values, predictions, current, here, level }) {
+    const points = predictions.map((prediction, at) => pointOf(values[at], prediction));
+    this.drawing = { feature, points, level, now: pointOf(current, here) };
     const ends = [...points, this.drawing.now].flatMap((point) => [point.low, point.high]);
     const [least, most] = [Math.min(...ends), Math.max(...ends)];
     this.#range = this.#range ? [Math.min(this.#range[0], least), Math.max(this.#range[1], most)] : [least, most];
@@ -90,11 +87,15 @@ export class Band {
       marks.push(shape("text", { x: x(value), y: HEIGHT - MARGIN.bottom + 18, "text-anchor": "middle" }, number(value)));
     }
     marks.push(
-      shape("text", { x: width - MARGIN.right, y: HEIGHT - 2, "text-anchor": "end", class: "axis-name" }, feature),
+      shape("text", { x: width - MARGIN.right, y: HEIGHT - 4, "text-anchor": "end", class: "axis-name" }, feature),
+      shape("text", { x: 0, y: 14, class: "axis-name" }, this.target),
+      shape("clipPath", { id: "plot" }, shape("rect", {
+        x: MARGIN.left, y: MARGIN.top, width: width - MARGIN.left - MARGIN.right, height: HEIGHT - MARGIN.top - MARGIN.bottom,
+      })),
       shape("path", { class: "area", d: `${path(points.map((each) => [each.x, each.high]))}L${
         path([...points].reverse().map((each) => [each.x, each.low])).slice(1)}Z` }));
     for (let at = 0; at < count; at += 1) {
-      marks.push(shape("path", { class: "network", d: path(points.map((each) => [each.x, each.networks[at]])) }));
+      marks.push(shape("path", { class: "network", "clip-path": "url(#plot)", d: path(points.map((each) => [each.x, each.networks[at]])) }));
     }
     marks.push(
       shape("path", { class: "mean", d: path(points.map((each) => [each.x, each.mean])) }),

@@ -1,5 +1,5 @@
 // Sliders for the columns of a table, and the choice of the column that is swept.
-import { element } from "./dom.js";
+import { element, number } from "./dom.js";
 import { Band, spread, sweepRows } from "./sweep.js";
 
 // A round step that parts a range into some two hundred: a power of ten, or twice or five times one.
@@ -11,6 +11,7 @@ export function roundStep(low, high) {
   return Number(step.toPrecision(6));
 }
 
+const short = (value) => number(Number(value.toPrecision(3)));
 const rounded = (value, step) => Number((Math.round(value / step) * step).toPrecision(10));
 
 export class Table {
@@ -30,7 +31,7 @@ export class Table {
       element("div", { class: "features" }, ...this.fields.map((field) => field.element)),
       element("div", { class: "buttons" }, reset));
     this.numeric = this.columns.filter((column) => column.kind !== "category" && column.high > column.low);
-    if (info.kind === "numbers" && this.numeric.length) this.#chart();
+    if (info.kind === "numbers" && info.outputs === 1 && this.numeric.length) this.#chart();
   }
 
   // The rows that are sent to the server: the chosen one, then those of the sweep.
@@ -43,7 +44,7 @@ export class Table {
 
   #chart() {
     this.feature = this.numeric[0];
-    this.band = new Band();
+    this.band = new Band(this.info.target ?? "prediction");
     const choice = element("select", { id: "sweep" },
       ...this.numeric.map((column) => element("option", { value: column.name }, column.name)));
     choice.addEventListener("change", () => {
@@ -51,8 +52,8 @@ export class Table {
       this.band.reset();
       this.changed(true);
     });
-    this.chart = element("section", { class: "block", "aria-labelledby": "band-heading" },
-      element("h3", { id: "band-heading" }, "The band, if one feature moves"),
+    this.chart = element("section", { class: "block chart" },
+      element("h3", {}, "If one feature moves, and the others stay"),
       element("p", { class: "sweep-choice" }, element("label", { for: "sweep" }, "Feature along the axis"), " ", choice),
       this.band.element);
   }
@@ -99,7 +100,7 @@ export class Table {
       element: element("div", { class: "feature" },
         element("label", { for: range.id }, name), range, exact,
         element("span", { class: "ends", "aria-hidden": "true" },
-          element("span", {}, String(rounded(low, step))), element("span", {}, String(rounded(high, step))))),
+          element("span", {}, short(low)), element("span", {}, short(high)))),
     };
   }
 
