@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         class_weights,
     )
     from sbmc.posterior.distillation.distilled import Distilled
+    from sbmc.posterior.living.drift import Drift
+    from sbmc.posterior.living.reference import Reference
     from sbmc.posterior.merging import merge
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
@@ -70,6 +72,8 @@ _HOMES = {
         "class_weights",
     ),
     "sbmc.posterior.distillation.distilled": ("Distilled",),
+    "sbmc.posterior.living.drift": ("Drift",),
+    "sbmc.posterior.living.reference": ("Reference",),
     "sbmc.posterior.merging": ("merge",),
     "sbmc.posterior.saving": ("load",),
     "sbmc.posterior.posterior": ("Posterior",),
@@ -132,6 +136,7 @@ __all__ = [
     "Custom",
     "DenseCategorical",
     "Distilled",
+    "Drift",
     "Ensemble",
     "Expectation",
     "Explanation",
@@ -148,6 +153,7 @@ __all__ = [
     "Prior",
     "Processes",
     "Ray",
+    "Reference",
     "RegressionPrediction",
     "SBMCClassifier",
     "SBMCRegressor",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sbmc.checks import BadInput, nearest
+from sbmc.checks import BadInput
 from sbmc.datasets.files.rows import class_name
 from sbmc.prediction.base import Interval
 from sbmc.prediction.kinds import EitherPrediction
@@ -18,7 +18,7 @@ from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.predictive import checked_level
 from sbmc.report.answers import PARTS, abstention
 from sbmc_serve.limits import Limits
-from sbmc_serve.refusals import BREAKS_A_RULE, TOO_LARGE, Refused, breaks, from_bad_input
+from sbmc_serve.refusals import BREAKS_A_RULE, TOO_LARGE, Refused, breaks, from_bad_input, hint
 from sbmc_serve.served import CLASSES, Served
 
 LEVEL = 0.9
@@ -90,12 +90,11 @@ def read_question(
     unknown = next((name for name in content if name not in FIELDS), None)
     if unknown is not None:
         rule = f"an object with no other names than {', '.join(FIELDS)}"
-        raise breaks("body", rule, unknown, f"Leave it out.{nearest(unknown, FIELDS)}")
+        raise breaks("body", rule, unknown, f"Leave it out.{hint(unknown, FIELDS)}")
     name = content.get("model", default)
     if not isinstance(name, str) or name not in models:
-        hint = nearest(name, models) if isinstance(name, str) else ""
         rule = f"one of {', '.join(map(repr, models))}"
-        raise breaks("model", rule, name, f"/info lists them.{hint}")
+        raise breaks("model", rule, name, f"/info lists them.{hint(name, models)}")
     try:
         level = checked_level(content.get("level", LEVEL))
     except BadInput as error:
@@ -139,7 +138,13 @@ def answer_together(
         prediction = model.posterior.predict(inputs, keep=keep)
         table = _table(model, prediction, way)
     except BadInput as error:
-        raise from_bad_input(error, "Send rows such as those of training.") from error
+        raise Refused(
+            BREAKS_A_RULE,
+            "inputs",
+            "rows that the network can be called with",
+            f"rows on which it fails ({error})",
+            "Send rows in the range of the training data; /info shows it.",
+        ) from error
     finite = table.finite.tolist()
     results: list[bytes | Exception] = []
     start = 0

@@ -25,7 +25,7 @@ from sbmc_serve.limits import Limits
 from sbmc_serve.metrics import Metrics
 from sbmc_serve.page_files import INDEX, read_page
 from sbmc_serve.prometheus import CONTENT_TYPE, write_metrics
-from sbmc_serve.refusals import NOT_FOUND, TOO_LARGE, TOO_SLOW, Refused
+from sbmc_serve.refusals import NOT_FOUND, TOO_LARGE, TOO_LATE, TOO_SLOW, Refused
 from sbmc_serve.schema import build_schema
 from sbmc_serve.served import Served
 
@@ -73,6 +73,9 @@ def create_app(
         >>> sorted(answer["predictions"][0])
         ['abstain', 'aleatoric', 'epistemic', 'label', 'probabilities', 'score', 'total']
     """
+    require(limits is None or isinstance(limits, Limits), "limits", "a Limits or None", limits)
+    require(about is None or isinstance(about, str), "about", "a text or None", about)
+    hosts = None if allowed_hosts is None else _host_names(allowed_hosts)
     named = posteriors if isinstance(posteriors, Mapping) else {"posterior": posteriors}
     models = _check(named, abstain_above, about)
     server = _Server(models, limits or Limits())
@@ -92,7 +95,7 @@ def create_app(
         Guard,
         count=server.counts.count_request,
         paths={route.path for route in routes},
-        allowed_hosts=None if allowed_hosts is None else frozenset(allowed_hosts),
+        allowed_hosts=hosts,
     )
     return application
 
@@ -101,6 +104,9 @@ def _check(
     named: Mapping[str, Posterior], abstain_above: float | None, about: str | None
 ) -> dict[str, Served]:
     require(bool(named), "posteriors", "at least one", Phrase("none"))
+    for name, each in named.items():
+        good = isinstance(name, str) and bool(name) and isinstance(each, Posterior)
+        require(good, "posteriors", "a posterior, or several by name", named)
     models = {name: Served(name, each, abstain_above, about) for name, each in named.items()}
     first = next(iter(models.values()))
     for model in models.values():
@@ -112,6 +118,14 @@ def _check(
         # Computed before the first request, and with it what predictions are prepared by.
         model.info()
     return models
+
+
+def _host_names(names: Any) -> frozenset[str]:
+    good = isinstance(names, Iterable) and not isinstance(names, str | bytes)
+    found = list(names) if good else []
+    good = good and all(isinstance(name, str) for name in found)
+    require(good, "allowed_hosts", "names of hosts, or None for any", names)
+    return frozenset(name.lower() for name in found)
 
 
 class _Server:
@@ -157,7 +171,16 @@ class _Server:
             question = await asyncio.to_thread(self._read, body)
         left = seconds - (asyncio.get_running_loop().time() - started)
         rows = len(question.inputs)
-        answer = await self._batcher.ask(question.way, question, rows=rows, seconds=max(left, 0.0))
+        try:
+            answer = await self._batcher.ask(question.way, question, rows=rows, seconds=left)
+        except TimeoutError:
+            raise Refused(
+                TOO_LATE,
+                "request",
+                f"answered within {seconds:g} seconds",
+                f"{rows:,} rows that took longer, {self._batcher.waiting:,} other requests waiting",
+                "Send fewer rows at once, or try again later.",
+            ) from None
         return Response(answer, media_type="application/json")
 
     async def info(self, request: Request) -> Response:

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from sbmc_serve.refusals import BUSY, TOO_LATE, Refused
+from sbmc_serve.refusals import BUSY, Refused
 
 Key = TypeVar("Key", bound=Hashable)
 Payload = TypeVar("Payload")
@@ -77,11 +77,12 @@ class Batcher(Generic[Key, Payload, Result]):
 
     @property
     def alive(self) -> bool:
-        """Whether requests are being answered."""
-        return self._thread is not None and self._thread.is_alive() and not self._stopping
+        """Whether requests are answered."""
+        works = self._thread is None or self._thread.is_alive()
+        return works and not self._stopping
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer; the first request does it too."""
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="sbmc-predictions", daemon=True)
         self._thread.start()
@@ -109,25 +110,20 @@ class Batcher(Generic[Key, Payload, Result]):
             The result.
 
         Raises:
-            Refused: the queue is full, the server is stopping, or it took too long.
+            Refused: the queue is full, or the server is stopping.
+            TimeoutError: it took too long.
             Exception: what `compute` gave for this payload.
         """
         request = _Waiting[Key, Payload, Result](key, payload, rows)
         with self._changed:
             self._require_room()
+            if self._thread is None:  # in an application that has not said that it starts
+                self.start()
             self._waiting.append(request)
             self._changed.notify()
         try:
             # A future that is cancelled before its turn is left out by the thread.
             return await asyncio.wait_for(asyncio.wrap_future(request.future), seconds)
-        except TimeoutError:
-            raise Refused(
-                TOO_LATE,
-                "request",
-                f"answered within {seconds:g} seconds",
-                f"{rows:,} rows that took longer, {self.waiting:,} other requests waiting",
-                "Send fewer rows at once, or try again later.",
-            ) from None
         finally:
             self._forget(request)
 

@@ -84,15 +84,15 @@ NaN. Leave such rows out, or fill the values in.
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _malformed(
-            "JSON, in which an object has each name once",
-            f"{twice[:80]!r} twice",
-            "Leave one of them out.",
-        )
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise _malformed(
+                "JSON, in which an object has each name once",
+                f"{name[:80]!r} twice",
+                "Leave one of them out.",
+            )
+        values[name] = value
     return values
 
 

@@ -11,6 +11,7 @@ import typer
 from sbmc.checks import BadInput
 from sbmc.cli.help import OWN_NETWORKS, add_command
 from sbmc.cli.options import DebugOption, QuietOption, Text, read_count, read_number
+from sbmc_serve.limits import require_seconds
 
 PACKAGES = ("starlette", "uvicorn")
 MOST_PORT = 65_535
@@ -81,10 +82,12 @@ def serve_command(
     quiet: QuietOption = False,
 ) -> int:
     """Answer over HTTP, with uncertainty, and show a page to play with."""
+    seconds = read_number("timeout", timeout)
+    require_seconds("timeout", seconds)
     values = {
         "rows": read_count("max_rows", max_rows),
         "bytes": read_count("max_bytes", max_bytes),
-        "seconds": read_number("timeout", timeout),
+        "seconds": seconds,
         "queue": read_count("queue", queue),
         "batch_rows": read_count("batch_rows", batch_rows),
     }

@@ -74,7 +74,8 @@ class Guard:
                 await refuse(error, scope)(scope, receive, send_with_headers)
         finally:
             method = scope["method"] if scope["method"] in _METHODS else OTHER
-            path = self._shown(scope["path"])
+            # An application around this one may have it under a prefix.
+            path = self._shown(scope["path"].removeprefix(scope.get("root_path", "")))
             self._count(method, path, status, time.perf_counter() - started)
 
     def _shown(self, path: str) -> str:

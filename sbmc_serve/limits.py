@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from sbmc.checks import is_finite, require, require_count
 
+MOST_SECONDS = 86_400
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -24,7 +26,7 @@ class Limits:
         >>> Limits(seconds=-1)
         Traceback (most recent call last):
         ...
-        sbmc.checks.BadInput: `seconds` must be a positive number, but got -1.
+        sbmc.checks.BadInput: `seconds` must be a positive number of at most 86,400, but got -1.
     """
 
     rows: int = 1000
@@ -36,5 +38,19 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("rows", "bytes", "queue", "batch_rows"):
             require_count(name, getattr(self, name))
-        good = is_finite(self.seconds) and self.seconds > 0
-        require(good, "seconds", "a positive number", self.seconds)
+        require_seconds("seconds", self.seconds)
+
+
+def require_seconds(name: str, value: object) -> None:
+    """Refuse a time limit that is none.
+
+    Args:
+        name: the argument.
+        value: the limit.
+
+    Raises:
+        BadInput: it is no positive number, or longer than a day.
+    """
+    rule = f"a positive number of at most {MOST_SECONDS:,}"
+    good = is_finite(value) and 0 < value <= MOST_SECONDS  # type: ignore[operator]
+    require(good, name, rule, value)

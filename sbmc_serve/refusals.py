@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
-from sbmc.checks import BadInput, describe_value
+from sbmc.checks import BadInput, describe_value, nearest
 
 MALFORMED, NOT_FOUND, WRONG_METHOD = 400, 404, 405
 TOO_SLOW, TOO_LARGE, NOT_JSON = 408, 413, 415
 MISDIRECTED, BREAKS_A_RULE = 421, 422
 FAILED, BUSY, TOO_LATE = 500, 503, 504
 
+# Longer names are not compared with those that could have been meant.
+LONGEST_NAME = 100
 # The form of the messages of `sbmc.checks`.
 _FORM = re.compile(
     r"`(?P<argument>[^`]*)` must be (?P<rule>.*?), but got (?P<value>.*?)\.(?: (?P<remedy>.*))?",
@@ -69,6 +72,18 @@ def breaks(argument: str, rule: str, value: object, remedy: str) -> Refused:
         "'high'"
     """
     return Refused(BREAKS_A_RULE, argument, rule, describe_value(value), remedy)
+
+
+def hint(name: object, choices: Iterable[str]) -> str:
+    """The choice that a name most resembles, as a sentence; nothing for long names and no text.
+
+    Examples:
+        >>> hint("input", ["inputs", "level"]), hint("x" * 10_000_000, ["inputs"])
+        (" Did you mean 'inputs'?", '')
+    """
+    # Comparing takes time, which a request must not be able to make long.
+    short = isinstance(name, str) and len(name) <= LONGEST_NAME
+    return nearest(str(name), choices) if short else ""
 
 
 def from_bad_input(error: BadInput, remedy: str) -> Refused:

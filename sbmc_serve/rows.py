@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbmc.checks import describe_value, nearest
+from sbmc.checks import describe_value
 from sbmc.datasets.files.encoding import Column, TableEncoding
-from sbmc_serve.refusals import BREAKS_A_RULE, Refused, breaks
+from sbmc_serve.refusals import BREAKS_A_RULE, Refused, breaks, hint
 
 ROWS = "inputs"
 
@@ -143,7 +143,7 @@ def _in_order(row: Any, columns: Sequence[Column], where: str) -> list[Any]:
             where,
             f"an object with the columns {shown}",
             unknown,
-            f"Leave it out.{nearest(unknown, names)}",
+            f"Leave it out.{hint(unknown, names)}",
         )
     lacking = next((name for name in names if name not in row), None)
     if lacking is not None:
@@ -161,8 +161,8 @@ def _level(value: Any, column: Column, name: str) -> int:
     if isinstance(value, str) and value in column.levels:
         return column.levels.index(value)
     known = ", ".join(map(repr, column.levels[:10])) + (", ..." if len(column.levels) > 10 else "")
-    hint = nearest(value, column.levels) if isinstance(value, str) else " Send it as text."
-    raise breaks(name, f"one of {known}", value, f"Training had no other values.{hint}")
+    remedy = hint(value, column.levels) if isinstance(value, str) else " Send it as text."
+    raise breaks(name, f"one of {known}", value, f"Training had no other values.{remedy}")
 
 
 def _number(value: Any, name: str) -> float:
@@ -198,5 +198,5 @@ def _fits(value: float, dtype: torch.dtype) -> bool:
         if dtype.is_floating_point:
             return bool(torch.tensor(float(value), dtype=torch.float64).to(dtype).isfinite())
         return int(torch.tensor(value, dtype=torch.int64).to(dtype)) == value
-    except (OverflowError, RuntimeError):
+    except (OverflowError, RuntimeError, ValueError):
         return False

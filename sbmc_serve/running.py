@@ -80,7 +80,7 @@ def run_serve(
                 file=sys.stderr,
             )
         print(f"sbmc: serving at {_address(listener)} (Ctrl-C ends it)", flush=True)
-        _answer_until_stopped(application, listener, limits.seconds)
+        answer_until_stopped(application, listener, limits.seconds)
     if not quiet:
         print("sbmc: stopped; requests under way were answered.", file=sys.stderr)
     return 0
@@ -107,9 +107,10 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         BadInput: there is no such address here, or it is taken.
     """
+    require(bool(host.strip()), "host", "an address of this machine", host)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (socket.gaierror, UnicodeError):
+    except (OSError, ValueError):
         raise BadInput(
             f"`host` must be an address of this machine, but got {host[:80]!r}. Leave it out to "
             "serve this machine alone."
@@ -129,7 +130,14 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _answer_until_stopped(application: object, listener: socket.socket, seconds: float) -> None:
+def answer_until_stopped(application: object, listener: socket.socket, seconds: float) -> None:
+    """Run an application; Ctrl-C and SIGTERM end it after requests under way are answered.
+
+    Args:
+        application: of ASGI.
+        listener: a socket that is bound.
+        seconds: to wait for requests under way.
+    """
     config = uvicorn.Config(
         application,  # type: ignore[arg-type]
         log_config=None,

@@ -111,6 +111,7 @@ def fit_table(
     if encoding.classes is None:
         data["abstain_above"] = doubtful_deviation(posterior, inputs)
     posterior.recipe = Recipe(described, data)
+    posterior.make_reference(inputs, held_out=False, names=encoding.input_names)
     return posterior
 
 

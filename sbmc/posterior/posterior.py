@@ -23,6 +23,7 @@ from sbmc.model.predicting import Predictor, build_evaluator
 from sbmc.model.threads import Lock
 from sbmc.posterior.compression import Compressible
 from sbmc.posterior.dtypes import as_dtype, stored_as
+from sbmc.posterior.living.methods import Living
 from sbmc.posterior.mixture import Mixture
 from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
@@ -37,15 +38,15 @@ from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
     from sbmc.confidence import BaseConfidence
+    from sbmc.posterior.living.reference import Reference
     from sbmc.posterior.recipe import Recipe
     from sbmc.prior.gaussian import AnchoredPrior
 
 
-class Posterior(Compressible, Generic[PredictionT]):
+class Posterior(Compressible, Living, Generic[PredictionT]):
     """A weighted ensemble of the model's parameters.
 
-    For a type checker it is a `Posterior[Prediction]` or a `Posterior[RegressionPrediction]`; see
-    `sbmc.prediction.kinds`.
+    For a type checker it is a `Posterior` of what it predicts; see `sbmc.prediction.kinds`.
 
     Attributes:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
@@ -97,6 +98,7 @@ class Posterior(Compressible, Generic[PredictionT]):
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: BaseConfidence | None = None
         self.recipe: Recipe | None = None
+        self._reference: Reference | None = None
         self._input_description: dict[str, Any] | None = None
         # The data of `fit`, as they were given, for `distil` and `thin`; neither copied nor saved.
         self.training_data: Any = None

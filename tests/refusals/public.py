@@ -23,7 +23,7 @@ LEFT_OUT = {
     **dict.fromkeys(
         (
             *("Distilled", "Ensemble", "Expectation", "Explanation", "Health", "Posterior"),
-            *("Prediction",),
+            *("Prediction", "Drift", "Reference"),
             *("RegressionPrediction", "TrainingHistory", "DataBundle", "Conditioning", "Summary"),
             *("Diagnostics", "Extent", "RiskCoverage", "ConfidenceReport", "Decision", "Detection"),
             *("Guarantee", "IntervalDecision", "SplitStudy", "HeadRun", "Source", "TextStates"),
@@ -46,6 +46,8 @@ LEFT_OUT = {
     "LoraHead.forward": TORCH,
     "Posterior.outputs": "one batch that `predict` has checked",
     "DataBundle.part": "for the studies, which check their settings",
+    "Drift.moved": "takes `inputs` or `uncertainties` of the drift itself",
+    "Reference.from_dict": STORED,
     "Tuning.at": "for the report of a tuning",
     "Tuning.from_dict": STORED,
     "BaseConfidence.score": "abstract",

@@ -26,6 +26,7 @@ def _core() -> list[Subject]:
     short = {"steps": 2, "perturbations": 5, **QUIET}
     distilled = classes.distil(**short)
     distilled.save(f"{folder}/distilled")
+    reference = classes.reference
     data = (X, Y)
     common = {"model": network(), "data": data}
     fitted = {**common, "s": 0.1, "sampler": sampler(), "particles": 2, **QUIET}
@@ -81,6 +82,10 @@ def _core() -> list[Subject]:
         Subject("posterior.save", classes.save, {"path": f"{folder}/again"}),
         Subject("posterior.to_arviz", classes.to_arviz),
         Subject("posterior.thin", classes.thin, {"k": 2}, ("inputs", "data inputs")),
+        Subject("posterior.make_reference", classes.make_reference, {"x": X}, LIKELIHOOD_NAMES),
+        Subject("posterior.drift", classes.drift, {"x": X}, LIKELIHOOD_NAMES),
+        Subject("reference.features", reference.features, {"inputs": X}),
+        Subject("reference.compare", reference.compare, {"epistemic": [0.1, 0.2]}),
         Subject("posterior.distil", classes.distil, short, ("data inputs", "targets")),
         Subject("posterior of numbers.distil", numbers.distil, short, ("data inputs", "targets")),
         Subject("distilled.predict", distilled.predict, {"inputs": X}),
