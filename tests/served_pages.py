@@ -9,6 +9,7 @@ from browsing import show
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.actions.action_builder import ActionBuilder
 from selenium.webdriver.common.actions.pointer_input import PointerInput
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from sbmc_serve import create_app
@@ -42,7 +43,6 @@ class Serving:
 
     def stop(self):
         self.server.should_exit = True
-        self.server.force_exit = True
         self.thread.join()
 
 
@@ -75,29 +75,35 @@ class Visit:
     def text(self, selector):
         return self.find(selector).get_attribute("textContent")
 
-    def press(self, *keys):
-        """Press keys wherever the keyboard's focus is."""
-        ActionChains(self.browser).send_keys(*keys).perform()
-
-    def focused(self):
-        return self.run("return document.activeElement.id || document.activeElement.textContent")
+    def press(self, *keys, held=None):
+        """Press keys wherever the keyboard's focus is, while another one may be held."""
+        chain = ActionChains(self.browser)
+        if held:
+            chain.key_down(held)
+        chain.send_keys(*keys)
+        if held:
+            chain.key_up(held)
+        chain.perform()
 
     def tab_to(self, wanted):
         """Go on by the Tab key until an element is reached."""
-        from selenium.webdriver.common.keys import Keys
-
         for _ in range(60):
             self.press(Keys.TAB)
             if self.run("return document.activeElement.matches(arguments[0])", wanted):
                 return
         raise AssertionError(f"{wanted} cannot be reached by keyboard")
 
+    def retype(self, selector, text):
+        """Replace the text of a field by typing."""
+        self.find(selector).send_keys(Keys.CONTROL + "a")
+        self.find(selector).send_keys(text)
+
     def draw(self, strokes, kind="mouse", lift=True):
         """Draw strokes on the field by pointer events, each a list of points from 0 to 1."""
         field = self.find("#field")
         self.run("arguments[0].scrollIntoView({block: 'center'})", field)
         box = self.run("return arguments[0].getBoundingClientRect()", field)
-        pointer = PointerInput(kind, "pen")
+        pointer = PointerInput(kind, f"a {kind}")
         actions = ActionBuilder(self.browser, mouse=pointer, duration=0)
         for stroke in strokes:
             for at, (x, y) in enumerate(stroke):
@@ -108,6 +114,10 @@ class Visit:
             if lift:
                 pointer.create_pointer_up(button=0)
         actions.perform()
+
+    def lift(self):
+        """Lift a pen that `draw` left on the field."""
+        ActionBuilder(self.browser).clear_actions()
 
     def sent(self):
         """What was asked since the last call, from the browser's own log."""
