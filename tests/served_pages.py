@@ -132,7 +132,7 @@ class Visit:
 
     def part(self, name):
         """A part of the uncertainty, as it is shown."""
-        return float(self.text(f"[data-part={name}] .figure").removesuffix(" %"))
+        return float(self.text(f"[data-part={name}] .figure").removesuffix("\u00a0%"))
 
     def votes(self):
         """How often each class is written in the squares of the networks."""

@@ -85,10 +85,12 @@ export class Answer {
       this.label.textContent = "abstains";
       this.says.textContent = `Its best guess would be ${guess}.`;
       this.reason.textContent = reasonOf(prediction, info);
+      this.brief = `abstains · perhaps ${guess}`;
     } else {
       this.label.textContent = nameOf(info, top);
       this.says.textContent = percent(probabilities[top]);
       this.reason.textContent = agreement;
+      this.brief = `${guess} · ${agreement}`;
     }
     this.details.replaceChildren(
       this.#bars(probabilities, info),
@@ -185,6 +187,7 @@ export class Answer {
     this.reason.textContent = prediction.abstain ? reasonOf(prediction, info) : "";
     this.details.replaceChildren(...outputs.map((output, at) =>
       this.#parts(output, output.total, "variance", several ? ` of output ${at + 1}` : "")));
+    this.brief = prediction.abstain ? `abstains · perhaps ${means}` : `${means} · ${listed(intervals)}`;
     return `${prediction.abstain ? "It abstains. Its best guess would be" : "The answer is"} ${means}, ${usually}.`;
   }
 }

@@ -24,9 +24,9 @@ export function shape(tag, attributes = {}, ...children) {
 
 export function percent(share) {
   const whole = Math.round(100 * share);
-  if (whole === 0 && share > 0) return "<1 %";
-  if (whole === 100 && share < 1) return ">99 %";
-  return `${whole} %`;
+  if (whole === 0 && share > 0) return "<1\u00a0%";
+  if (whole === 100 && share < 1) return ">99\u00a0%";
+  return `${whole}\u00a0%`;
 }
 
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });

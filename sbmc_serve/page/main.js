@@ -144,7 +144,7 @@ class Page {
       });
     }
     this.#noTrouble();
-    by("brief").textContent = `${this.answer.label.textContent} · ${this.answer.says.textContent}`;
+    by("brief").textContent = this.answer.brief;
     if (order < this.order) return; // something was changed meanwhile: its answer is to be spoken
     by("answer").setAttribute("aria-busy", "false");
     if (finished) this.speech = setTimeout(() => { by("spoken").textContent = words; }, QUIET);

@@ -385,11 +385,40 @@ def test_a_posterior_that_is_not_ok_says_so(browser, served_array, stuck, served
     assert Visit(browser, served_digits.address).text("#health") == ""
 
 
-KINDS = ("digit", "scribble", "table", "array")
+@pytest.fixture(scope="session")
+def served_pictures(browser):  # noqa: F811
+    """Of pictures larger than the digits, in colour, with names for classes."""
+    rng = torch.Generator().manual_seed(0)
+    inputs, labels = torch.rand(40, 3, 28, 28, generator=rng), torch.arange(40) % 14
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 28 * 28, 14))
+    serving = Serving(sbmc.fit(network, (inputs, labels), s=0.1, particles=3, progress=False))
+    yield serving
+    serving.stop()
+
+
+def test_larger_pictures_are_grey_and_of_many_classes_the_likeliest_are_shown(
+    browser,  # noqa: F811
+    served_pictures,
+):
+    page = Visit(browser, served_pictures.address)
+    page.find("[data-example='0']").click()
+    page.settle()
+    row = np.array(page.sent()[-1]["inputs"][0])
+    assert row.shape == (3, 28, 28)
+    assert np.array_equal(row[0], row[1])
+    assert np.array_equal(row[0], row[2])
+    inked = np.argwhere(row[0] > row[0].min())
+    assert np.ptp(inked, axis=0).max() == 19  # in a box of 20, as MNIST's
+    values = [each.text for each in page.browser.find_elements("css selector", ".value")]
+    assert len(values) == 12
+    assert "other 2 classes" in page.text("#answer")
+
+
+KINDS = ("digit", "scribble", "table", "array", "picture")
 
 
 def open_kind(kind, browser, request, size, scheme):  # noqa: F811
-    names = {"table": "served_table", "array": "served_array"}
+    names = {"table": "served_table", "array": "served_array", "picture": "served_pictures"}
     serving = request.getfixturevalue(names.get(kind, "served_digits"))
     page = Visit(browser, serving.address, size, scheme)
     if kind == "scribble":
