@@ -198,14 +198,18 @@ class _Server:
     async def health(self, request: Request) -> Response:
         """Whether requests are answered, and how the posteriors are."""
         ready = self._batcher.alive
-        healths = {name: model.posterior.health for name, model in self._models.items()}
-        content = {
-            "status": "ready" if ready else "stopping",
-            "models": {
-                name: {"word": health.word, "ok": health.ok, "message": str(health)}
-                for name, health in healths.items()
-            },
-        }
+        drifts = await asyncio.to_thread(self.counts.drifts)
+        models = {}
+        for name, model in self._models.items():
+            health, drift = model.posterior.health, drifts[name]
+            models[name] = {
+                "word": health.word,
+                "ok": health.ok,
+                "message": str(health),
+                "drifted": drift and drift.drifted,
+                "drift": "Too few rows to say." if drift is None else drift.explain(),
+            }
+        content = {"status": "ready" if ready else "stopping", "models": models}
         return _answer(content, 200 if ready else 503)
 
     async def metrics(self, request: Request) -> Response:

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from sbmc import __version__
+from sbmc.posterior.living.drift import Drift
 from sbmc.report.answers import PARTS
 from sbmc_serve.answering import Observed
 from sbmc_serve.prometheus import Histogram, Metric, Sample
 from sbmc_serve.served import Served
+from sbmc_serve.watch import WINDOW, Watch
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-# Rows of each posterior that "lately" stands for.
-WINDOW = 1000
 
 
 class _Model:
     """What is counted of one posterior."""
 
-    def __init__(self) -> None:
-        self.rows = 0
+    def __init__(self, served: Served) -> None:
         self.abstained = 0
-        self.decided = 0
         self.sums = dict.fromkeys(PARTS, 0.0)
-        self.lately: dict[str, deque[float]] = {part: deque(maxlen=WINDOW) for part in PARTS}
-        self.abstained_lately: deque[bool] = deque(maxlen=WINDOW)
+        self.lately = Watch(served)
 
 
 class Metrics:
@@ -41,7 +38,7 @@ class Metrics:
     def __init__(self, models: Mapping[str, Served]) -> None:
         self._lock = threading.Lock()
         self._served = models
-        self._models = {name: _Model() for name in models}
+        self._models = {name: _Model(served) for name, served in models.items()}
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._seconds: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(SECONDS))
         self._batch_rows, self._batch_requests = Histogram(SIZES), Histogram(SIZES)
@@ -63,16 +60,19 @@ class Metrics:
         """Count rows that were answered."""
         with self._lock:
             model = self._models[observed.model]
-            model.rows += len(observed.score)
+            model.lately.add(observed)
             for part in PARTS:
-                values = observed.parts[part].tolist()
-                model.sums[part] += sum(values)
-                model.lately[part].extend(values)
+                model.sums[part] += float(observed.parts[part].sum())
             if observed.abstain is not None:
-                decisions = observed.abstain.tolist()
-                model.decided += len(decisions)
-                model.abstained += sum(decisions)
-                model.abstained_lately.extend(decisions)
+                model.abstained += int(observed.abstain.sum())
+
+    def drifts(self) -> dict[str, Drift | None]:
+        """How the last rows of each posterior differ from those of training."""
+        watches = {name: model.lately for name, model in self._models.items()}
+        with self._lock:
+            questions = {name: watch.question() for name, watch in watches.items()}
+        # Comparing takes a while, in which requests are to be counted.
+        return {name: watch.drift(questions[name]) for name, watch in watches.items()}
 
     def collect(self, waiting: int, queue: int) -> list[Metric]:
         """All metrics.
@@ -84,7 +84,9 @@ class Metrics:
         Returns:
             The metrics, in the order in which they are written.
         """
+        drifts = self.drifts()
         with self._lock:
+            more = {name: model.lately.more_abstained for name, model in self._models.items()}
             return [
                 Metric("sbmc_info", "gauge", "The version of sbmc.", [_one(version=__version__)]),
                 Metric(
@@ -99,6 +101,7 @@ class Metrics:
                 ),
                 Metric("sbmc_queue_limit", "gauge", "Requests that may wait.", [Sample(queue)]),
                 *self._of_models(),
+                *_of_drift(drifts, more),
             ]
 
     def _of_requests(self) -> list[Metric]:
@@ -140,35 +143,35 @@ class Metrics:
             for name, served in sorted(self._served.items())
         ]
         means = [
-            Sample(sum(model.lately[part]) / len(model.lately[part]), {"model": n, "part": part})
-            for n, model in models
-            for part in PARTS
-            if model.rows
-        ]
-        shares = [
-            Sample(sum(model.abstained_lately) / len(model.abstained_lately), {"model": name})
+            Sample(sum(values) / len(values), {"model": name, "part": part})
             for name, model in models
-            if model.decided
+            for part, values in model.lately.parts.items()
+            if values
         ]
+        decided = [(name, model) for name, model in models if model.lately.abstained]
         return [
             Metric("sbmc_healthy", "gauge", "1 if the health of the posterior is ok.", healthy),
             Metric(
                 "sbmc_rows_total",
                 "counter",
                 "Rows answered.",
-                [Sample(model.rows, {"model": name}) for name, model in models],
+                [Sample(model.lately.seen, {"model": name}) for name, model in models],
             ),
             Metric(
                 "sbmc_abstained_rows_total",
                 "counter",
                 "Rows from which the posterior abstained.",
-                [Sample(m.abstained, {"model": name}) for name, m in models if m.decided],
+                [Sample(model.abstained, {"model": name}) for name, model in decided],
             ),
             Metric(
                 "sbmc_abstained_share",
                 "gauge",
                 f"Share of the last {WINDOW:,} rows from which the posterior abstained.",
-                shares,
+                [
+                    Sample(sum(rows) / len(rows), {"model": name})
+                    for name, model in decided
+                    for rows in [model.lately.abstained]
+                ],
             ),
             Metric(
                 "sbmc_uncertainty_sum",
@@ -187,6 +190,43 @@ class Metrics:
                 means,
             ),
         ]
+
+
+def _of_drift(
+    drifts: Mapping[str, Drift | None], more_abstained: Mapping[str, float | None]
+) -> list[Metric]:
+    distances, p_values, verdicts = [], [], []
+    for model, drift in drifts.items():
+        if drift is None:
+            continue
+        shifts = {each.name: each.distance for each in drift.uncertainties}
+        shifts["inputs"] = max((abs(each.distance) for each in drift.inputs), default=0.0)
+        if (more := more_abstained[model]) is not None:
+            shifts["abstained"] = more
+        distances += [Sample(value, {"model": model, "of": of}) for of, value in shifts.items()]
+        for of, p_value, drifted in (
+            ("inputs", drift.p_inputs, drift.inputs_drifted),
+            ("uncertainties", drift.p_uncertainties, drift.uncertainties_drifted),
+        ):
+            labels = {"model": model, "of": of}
+            p_values.append(Sample(p_value, labels))
+            verdicts.append(Sample(int(drifted), labels))
+    return [
+        Metric(
+            "sbmc_drift_distance",
+            "gauge",
+            f"Distance of the last {WINDOW:,} rows from the training data (Kolmogorov-Smirnov), "
+            "positive if values are higher; of inputs the largest of all features.",
+            distances,
+        ),
+        Metric(
+            "sbmc_drift_p_value",
+            "gauge",
+            "Probability of such distances if nothing had moved.",
+            p_values,
+        ),
+        Metric("sbmc_drifted", "gauge", "1 if they have moved by more than chance.", verdicts),
+    ]
 
 
 def _one(**labels: str) -> Sample:

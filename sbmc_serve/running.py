@@ -20,6 +20,8 @@ from sbmc_serve.limits import Limits
 
 # Connections that are open at once; further ones are turned away.
 MOST_CONNECTIONS = 1000
+# Connections that wait to be taken.
+BACKLOG = 1024
 
 
 def run_serve(
@@ -117,10 +119,13 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
-    # Otherwise the port stays taken for a minute after a server was killed.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform != "win32":
+        # Otherwise the port stays taken for a minute after a server was killed.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
+        # Whoever connects from now on waits until requests are answered.
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise BadInput(
@@ -144,6 +149,7 @@ def answer_until_stopped(application: object, listener: socket.socket, seconds: 
         access_log=False,
         server_header=False,
         limit_concurrency=MOST_CONNECTIONS,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=int(seconds) + 1,
     )
     # uvicorn stops at these signals, and raises them again when it has: then all is done.

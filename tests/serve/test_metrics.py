@@ -9,9 +9,10 @@ from starlette.testclient import TestClient
 
 from sbmc_serve import Limits, create_app
 from sbmc_serve.answering import Observed
-from sbmc_serve.metrics import WINDOW, Metrics
+from sbmc_serve.metrics import Metrics
 from sbmc_serve.prometheus import Histogram, Metric, Sample, write_metrics
 from sbmc_serve.served import Served
+from sbmc_serve.watch import FEWEST, WINDOW
 
 # A line of the format, as its specification has it.
 LINE = re.compile(
@@ -153,6 +154,8 @@ def test_health_says_whether_requests_are_answered_and_how_the_posterior_is(clas
             "word": classes.health.word,
             "ok": classes.health.ok,
             "message": str(classes.health),
+            "drifted": None,
+            "drift": "Too few rows to say.",
         }
     # After its end, as while it ends, it is no longer ready.
     late = TestClient(app)
@@ -162,3 +165,65 @@ def test_health_says_whether_requests_are_answered_and_how_the_posterior_is(clas
     answer = late.post("/predict", json=storm.GOOD)
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "1"
+
+
+def test_drift_is_that_of_the_posterior_over_the_last_rows(classes):
+    torch.manual_seed(5)
+    near, far = torch.randn(2 * FEWEST, 2, 3), torch.randn(WINDOW, 2, 3) + 3
+    with TestClient(create_app({"a": classes})) as client:
+        few = {"inputs": near[: FEWEST - 1].tolist()}
+        client.post("/predict", json=few)
+        assert "sbmc_drift" not in client.get("/metrics").text
+        rest = {"inputs": near[FEWEST - 1 :].tolist()}
+        client.post("/predict", json=rest)
+        found = read(client.get("/metrics").text)
+        expected = classes.drift(near)
+        check_drift(found, expected)
+        assert not expected.drifted
+        health = client.get("/health").json()["models"]["a"]
+        assert health["drifted"] is False
+        assert health["drift"] == expected.explain()
+        # Rows from elsewhere push the others out of the window.
+        client.post("/predict", json={"inputs": far.tolist()})
+        found = read(client.get("/metrics").text)
+        check_drift(found, classes.drift(far))
+        assert found['sbmc_drifted{model="a",of="inputs"}'] == 1
+        assert client.get("/health").json()["models"]["a"]["drifted"] is True
+
+
+def check_drift(found, expected):
+    for shift in expected.uncertainties:
+        value = found[f'sbmc_drift_distance{{model="a",of="{shift.name}"}}']
+        assert value == pytest.approx(shift.distance, abs=1e-12)
+    largest = max(abs(shift.distance) for shift in expected.inputs)
+    assert found['sbmc_drift_distance{model="a",of="inputs"}'] == pytest.approx(largest, abs=1e-12)
+    p_value = found['sbmc_drift_p_value{model="a",of="inputs"}']
+    assert p_value == pytest.approx(expected.p_inputs, abs=1e-12)
+    p_value = found['sbmc_drift_p_value{model="a",of="uncertainties"}']
+    assert p_value == pytest.approx(expected.p_uncertainties, abs=1e-12)
+
+
+def test_without_a_reference_there_is_no_drift(classes, monkeypatch):
+    monkeypatch.setattr("sbmc_serve.watch.reference_to_save", lambda posterior: None)
+    counts = Metrics({"a": Served("a", classes)})
+    counts.count_rows(observed([1.0] * WINDOW))
+    assert counts.drifts() == {"a": None}
+    assert not any("drift" in name for name in collected(counts))
+
+
+def test_abstentions_of_a_confidence_are_compared_with_those_of_training(classes, monkeypatch):
+    monkeypatch.setattr(classes, "fitted_confidence", None)
+    monkeypatch.setattr(classes, "_reference", None)
+    torch.manual_seed(0)
+    inputs = torch.randn(60, 2, 3)
+    confidence = classes.confidence((inputs, (inputs.sum((1, 2)) > 0).long()))
+    rows = torch.randn(FEWEST, 2, 3) * 2
+    with TestClient(create_app({"a": classes})) as client:
+        client.post("/predict", json={"inputs": rows.tolist()})
+        found = read(client.get("/metrics").text)
+    check_drift(found, classes.drift(rows))
+    training = classes.training_data[0]
+    more = confidence.abstain(rows).double().mean() - confidence.abstain(training).double().mean()
+    value = found['sbmc_drift_distance{model="a",of="abstained"}']
+    assert value == pytest.approx(more.item(), abs=1e-12)
+    assert more != 0
