@@ -39,8 +39,7 @@ from sbmc_serve.running import listen
 
 OUT = Path(__file__).parents[1] / "images"
 RECORD = Path(__file__).with_suffix(".json")
-WIDTH = 1180
-COLOURS = 128  # of a picture: text and flat areas need no more
+WIDTH, HEIGHT = 1280, 1600  # so high that there is no bar to scroll by
 DIGITS = "0123456789"
 # Names of the table's columns, as its authors explain them.
 COLUMNS = {
@@ -133,7 +132,7 @@ def settle(browser: Any) -> None:
 
 def open_page(browser: Any, address: str) -> None:
     """Open the page, in light colours."""
-    screen = {"width": WIDTH, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    screen = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     wishes = {"prefers-color-scheme": "light", "prefers-reduced-motion": "reduce"}
     features = [{"name": name, "value": value} for name, value in wishes.items()]
@@ -145,13 +144,17 @@ def open_page(browser: Any, address: str) -> None:
 def take(browser: Any, path: Path) -> None:
     """Take a picture of the page down to the end of the answer."""
     bottom = browser.execute_script(
+        "document.activeElement.blur();"
         "return document.getElementById('work').getBoundingClientRect().bottom + scrollY"
     )
     clip = {"x": 0, "y": 0, "width": WIDTH, "height": bottom + 20, "scale": 1}
-    wanted = {"format": "png", "captureBeyondViewport": True, "clip": clip}
+    wanted = {"format": "png", "clip": clip}
     data = browser.execute_cdp_cmd("Page.captureScreenshot", wanted)["data"]
     picture = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    # Of the ways to choose 256 colours, this one keeps those of small areas.
+    method = Image.Quantize.MAXCOVERAGE
+    small = picture.quantize(256, method, kmeans=3, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
 
 
 @contextmanager
@@ -159,7 +162,7 @@ def open_browser() -> Iterator[Any]:
     """A Chromium without a window."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or shutil.which("chromium-browser") or ""
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "disable-lcd-text"):
         options.add_argument(f"--{flag}")
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     browser = webdriver.Chrome(options=options, service=service)

@@ -29,8 +29,17 @@ export function wordsOfVotes(votes, info) {
   const [[first, most], ...others] = votes;
   const shown = others.slice(0, 4).map(([label, count]) => `${count} say ${nameOf(info, label)}`);
   const rest = others.slice(4).reduce((sum, [, count]) => sum + count, 0);
-  if (rest) shown.push(`${rest} something else`);
+  if (rest) shown.push(`${rest} say something else`);
   return `${most} of ${all} networks say ${nameOf(info, first)}, ${listed(shown)}.`;
+}
+
+// What the votes come to if networks do not weigh the same.
+export function wordsOfWeights(particles, weights, info) {
+  const shares = particles[0].map(() => 0);
+  particles.forEach((probabilities, at) => { shares[largest(probabilities)] += weights[at]; });
+  const whole = shares.reduce((sum, each) => sum + each, 0);
+  const top = largest(shares);
+  return `They do not weigh the same: by weight, ${nameOf(info, top)} has ${percent(share(shares[top], whole))} of the votes.`;
 }
 
 export function wordsOfAgreement(votes) {
@@ -134,8 +143,7 @@ export class Answer {
     });
     const words = wordsOfVotes(votes, info);
     const mosaic = element("div", { class: "mosaic", id: "particles", role: "img", "aria-label": words }, ...cells);
-    const unequal = weights && Math.max(...weights) > 1.01 * Math.min(...weights)
-      ? " They do not weigh the same: the probabilities take account of it." : "";
+    const unequal = weights && Math.max(...weights) > 1.01 * Math.min(...weights) ? ` ${wordsOfWeights(particles, weights, info)}` : "";
     return element("section", { class: "block" },
       element("h3", {}, "Each network's vote"),
       mosaic,

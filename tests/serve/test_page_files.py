@@ -1,5 +1,6 @@
 """The files of the page, without a browser: nothing foreign, nothing inline, nothing missing."""
 
+import json
 import re
 
 import pytest
@@ -55,6 +56,16 @@ def test_colours_are_those_of_the_report():
         shared = mine.keys() & theirs.keys()
         assert len(shared) > 15
         assert {name: mine[name] for name in shared} == {name: theirs[name] for name in shared}
+
+
+def test_the_documentation_quotes_the_record():
+    """What is read of drawn digits at each s, as docs/figures/serve.py counted it."""
+    record = json.loads((ROOT / "docs/figures/serve.json").read_text("utf-8"))
+    page = (ROOT / "docs/serving.md").read_text("utf-8")
+    for s, found in record.items():
+        doubts = ", ".join(found["abstains"]) or "–"
+        line = f"| {s} | {found['recognised']} of {found['known']} | {doubts} |"
+        assert line in page
 
 
 def luminance(colour):

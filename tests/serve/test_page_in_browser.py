@@ -1,5 +1,6 @@
 """The page to play with, in a real Chromium and with a real server behind it."""
 
+import importlib.util
 import json
 import re
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from browsing import SIZES, axe, browser, need, show, violations  # noqa: F401, fixtures
+from repository import ROOT
 from torch import nn
 
 import sbmc
@@ -454,7 +456,38 @@ def test_no_error_no_other_host_and_no_sideways_scrolling(browser, request, kind
     for size, (width, _) in SIZES.items():
         show(browser, size)
         assert page.run("return document.documentElement.scrollWidth") <= width
+    # As wide as a laptop's screen at four times the size of letters.
+    narrow = {"width": 320, "height": 600, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    assert page.run("return document.documentElement.scrollWidth") <= 320
     assert any(address.endswith("/static/main.js") for address in addresses)
+
+
+@pytest.fixture(scope="session")
+def figure():
+    """The script that takes the documentation's pictures."""
+    path = ROOT / "docs" / "figures" / "serve.py"
+    spec = importlib.util.spec_from_file_location("figure_serve", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_script_of_the_pictures_takes_them_and_reads_digits(
+    browser,  # noqa: F811
+    served_digits,
+    figure,
+    tmp_path,
+):
+    figure.open_page(browser, served_digits.address)
+    figure.click(browser, "[data-example='scribble']")
+    figure.take(browser, tmp_path / "page.png")
+    assert 20_000 < (tmp_path / "page.png").stat().st_size < 150_000
+    read = figure.read_digits(browser, "s=1")
+    assert browser.find_element("css selector", "#strength-value").text == "s = 1"
+    assert 7 <= read["recognised"] <= read["known"] == 8
+    guessed = read["best guesses"]
+    assert sum(guessed[digit] == digit for digit in "01234567") == read["recognised"]
 
 
 def test_targets_are_large_enough_and_focus_is_visible(page):
