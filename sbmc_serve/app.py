@@ -115,8 +115,9 @@ def _check(
             got = Phrase(f"{getattr(first, what)} and {getattr(model, what)}")
             same = getattr(model, what) == getattr(first, what)
             require(same, "posteriors", rule, got)
-        # Computed before the first request, and with it what predictions are prepared by.
+        # Computed before the first request, as is what predictions are prepared by.
         model.info()
+        model.reference  # noqa: B018
     return models
 
 

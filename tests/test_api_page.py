@@ -15,6 +15,7 @@ ROOMS = sorted((ROOT / "docs" / "api").glob("*.md"))
 # Modules all of whose public names are on a page of theirs.
 MODULES = {
     "metrics": "sbmc.prediction.metrics",
+    "serve": "sbmc_serve",
     **{
         room: f"sbmc.{room}"
         for room in (
