@@ -63,7 +63,11 @@ def test_names_on_the_pages_exist_and_have_docstrings(page):
 
 
 def test_sections_with_examples_have_the_name_that_the_site_reads():
-    files = [path for room in ("sbmc", "sbmc_studies") for path in (ROOT / room).rglob("*.py")]
+    files = [
+        path
+        for room in ("sbmc", "sbmc_serve", "sbmc_studies")
+        for path in (ROOT / room).rglob("*.py")
+    ]
     assert len(files) > 400
     found = [path for path in files if re.search(r"^ +Example:$", path.read_text("utf-8"), re.M)]
     assert [str(path.relative_to(ROOT)) for path in found] == [], "write `Examples:`"
