@@ -24,7 +24,7 @@ LEFT_OUT = {
     **dict.fromkeys(
         (
             *("Distilled", "Ensemble", "Expectation", "Explanation", "Health", "Posterior"),
-            *("Prediction", "Drift", "Reference"),
+            *("Prediction", "Drift", "Ranking", "Reference"),
             *("RegressionPrediction", "TrainingHistory", "DataBundle", "Conditioning", "Summary"),
             *("Diagnostics", "Extent", "RiskCoverage", "ConfidenceReport", "Decision", "Detection"),
             *("Guarantee", "IntervalDecision", "SplitStudy", "HeadRun", "Source", "TextStates"),
