@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from sbmc.posterior.distillation.distilled import Distilled
     from sbmc.posterior.living.drift import Drift
+    from sbmc.posterior.living.ranking import Ranking
     from sbmc.posterior.living.reference import Reference
     from sbmc.posterior.merging import merge
     from sbmc.posterior.posterior import Posterior
@@ -73,6 +74,7 @@ _HOMES = {
     ),
     "sbmc.posterior.distillation.distilled": ("Distilled",),
     "sbmc.posterior.living.drift": ("Drift",),
+    "sbmc.posterior.living.ranking": ("Ranking",),
     "sbmc.posterior.living.reference": ("Reference",),
     "sbmc.posterior.merging": ("merge",),
     "sbmc.posterior.saving": ("load",),
@@ -152,6 +154,7 @@ __all__ = [
     "Prediction",
     "Prior",
     "Processes",
+    "Ranking",
     "Ray",
     "Reference",
     "RegressionPrediction",

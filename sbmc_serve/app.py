@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -39,7 +39,7 @@ def create_app(
     limits: Limits | None = None,
     abstain_above: float | None = None,
     about: str | None = None,
-    allowed_hosts: Iterable[str] | None = None,
+    allowed_hosts: Collection[str] | None = None,
 ) -> Starlette:
     """An ASGI application that answers for posteriors.
 
@@ -106,7 +106,7 @@ def _check(
     require(bool(named), "posteriors", "at least one", Phrase("none"))
     for name, each in named.items():
         good = isinstance(name, str) and bool(name) and isinstance(each, Posterior)
-        require(good, "posteriors", "a posterior, or several by name", named)
+        require(good, "posteriors", "a posterior, or several by name", each)
     models = {name: Served(name, each, abstain_above, about) for name, each in named.items()}
     first = next(iter(models.values()))
     for model in models.values():
@@ -115,17 +115,17 @@ def _check(
             got = Phrase(f"{getattr(first, what)} and {getattr(model, what)}")
             same = getattr(model, what) == getattr(first, what)
             require(same, "posteriors", rule, got)
-        # Computed before the first request, and with it what predictions are prepared by.
+        # Computed before the first request, as is what predictions are prepared by.
         model.info()
+        model.reference  # noqa: B018
     return models
 
 
 def _host_names(names: Any) -> frozenset[str]:
-    good = isinstance(names, Iterable) and not isinstance(names, str | bytes)
-    found = list(names) if good else []
-    good = good and all(isinstance(name, str) for name in found)
-    require(good, "allowed_hosts", "names of hosts, or None for any", names)
-    return frozenset(name.lower() for name in found)
+    good = isinstance(names, list | tuple | set | frozenset)
+    good = good and all(isinstance(name, str) for name in names)
+    require(good, "allowed_hosts", "a list of names of hosts, or None for any", names)
+    return frozenset(name.lower() for name in names)
 
 
 class _Server:

@@ -13,6 +13,7 @@ from torch import Tensor
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.cli.opening import TABLE
 from sbmc.datasets.files import TableEncoding
+from sbmc.posterior.living.reference import Reference, reference_to_save
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.recipe import LAYERS
 from sbmc.prediction.kinds import EitherPrediction
@@ -23,7 +24,7 @@ from sbmc_serve.rows import read_cells, read_numbers
 
 CLASSES, NUMBERS = "classes", "numbers"
 IMAGE, ROW_OF_TABLE, ARRAY = "image", "table", "array"
-# Sliders go so many standard deviations to each side of the mean of a column.
+# Without a reference, columns go so many standard deviations to each side of their mean.
 REACH = 2.0
 
 
@@ -94,6 +95,11 @@ class Served:
                 "`posterior` must be one that says how its table is read, but got "
                 f"{self.name!r}, where that is damaged. Fit it again."
             ) from error
+
+    @cached_property
+    def reference(self) -> Reference | None:
+        """Quantiles of the training inputs; None if they are not known."""
+        return reference_to_save(self.posterior)
 
     @cached_property
     def classes(self) -> list[str] | None:
@@ -201,7 +207,10 @@ class Served:
         return columns
 
     def _range(self, index: int) -> tuple[float, float, float]:
-        """Between which values a column of the training table roughly lay."""
+        """Lowest, middle and highest value of a column of the training table, as far as known."""
+        if self.reference is not None and len(self.reference.inputs) == self.shape[0]:
+            kept = self.reference.inputs[index]
+            return kept.values[0], kept.median, kept.values[-1]
         recipe = self.posterior.recipe
         if recipe is not None and recipe.kind == LAYERS:
             mean, deviation = (float(recipe.network[name][index]) for name in ("shift", "scale"))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from sbmc.posterior.living.drift import Drift
-from sbmc.posterior.living.reference import Reference, reference_to_save
 from sbmc.report.answers import PARTS
 from sbmc_serve.answering import Observed
 from sbmc_serve.served import Served
@@ -43,11 +41,6 @@ class Watch:
         self._features: deque[np.ndarray] = deque(maxlen=WINDOW)
         self._last: tuple[int, Drift | None] = (0, None)
 
-    @cached_property
-    def reference(self) -> Reference | None:
-        """Of the training data; None if it is not known."""
-        return reference_to_save(self._served.posterior)
-
     def add(self, observed: Observed) -> None:
         """Remember rows."""
         self.seen += len(observed.score)
@@ -55,20 +48,20 @@ class Watch:
             self.parts[part].extend(observed.parts[part].tolist())
         if observed.abstain is not None:
             self.abstained.extend(observed.abstain.tolist())
-        if self.reference is not None:
+        if self._served.reference is not None:
             self._scores.extend(observed.score.tolist())
             # Of a batch that is larger than the window, the last rows.
-            self._features.extend(self.reference.features(observed.inputs[-WINDOW:]))
+            self._features.extend(self._served.reference.features(observed.inputs[-WINDOW:]))
 
     def question(self) -> dict[str, Any] | None:
         """What `reference.compare` is asked, copied; None if there is too little to ask."""
-        if self.reference is None or len(self._features) < FEWEST:
+        if self._served.reference is None or len(self._features) < FEWEST:
             return None
         values: dict[str, deque[Any]] = {part: self.parts[part] for part in WATCHED}
         # Scores of another kind than those of a confidence are not in the reference.
         if self._served.posterior.fitted_confidence is not None:
             values["score"] = self._scores
-        known = self.reference.uncertainties
+        known = self._served.reference.uncertainties
         found = {name: np.array(each) for name, each in values.items() if name in known}
         return {**found, "inputs": np.array(self._features)}
 
@@ -78,7 +71,7 @@ class Watch:
 
         None if the reference does not know: it knows the abstentions of a fitted confidence.
         """
-        known = {} if self.reference is None else self.reference.uncertainties
+        known = {} if self._served.reference is None else self._served.reference.uncertainties
         own = self._served.abstain_above is None
         if "abstained" not in known or len(self.abstained) < FEWEST or not own:
             return None
@@ -90,11 +83,11 @@ class Watch:
         Args:
             question: of `question`, which was asked under a lock; comparing takes a while.
         """
-        if question is None or self.reference is None:
+        if question is None or self._served.reference is None:
             return None
         seen, drift = self._last
         if seen != self.seen:
             seen = self.seen
-            drift = self.reference.compare(**question)
+            drift = self._served.reference.compare(**question)
             self._last = (seen, drift)
         return drift

@@ -67,6 +67,7 @@ _QUICK = "`sbmc --help` needs no torch; a command imports its work when it is ca
 LATE = {
     "sbmc.likelihoods.likelihood imports sbmc.likelihoods.from_distribution": "it makes one",
     "sbmc.posterior.compression imports sbmc.posterior.first_islands": "it makes a posterior",
+    "sbmc.posterior.living.methods imports sbmc.fitting.updating": _UP,
     "sbmc.posterior.posterior imports sbmc.confidence": _UP,
     "sbmc.posterior.posterior imports sbmc.diagnostics.arviz": _UP,
     "sbmc.posterior.posterior imports sbmc.posterior.saving": "saving and loading make posteriors",

@@ -26,6 +26,7 @@ from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.recipe import GRAPH, Recipe
 from sbmc.posterior.saved_contents import check_contents, check_weights
+from sbmc.posterior.saved_priors import priors_from_state, priors_to_state
 from sbmc.posterior.saved_probe import (
     compare,
     description_of,
@@ -66,6 +67,8 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "within": posterior.within.contiguous(),
         "log_evidence": posterior.log_evidence.contiguous(),
     }
+    metadata["priors"], more = priors_to_state(posterior.priors, posterior.power, space)
+    tensors |= more
     reference = reference_to_save(posterior)
     if reference is not None:
         metadata["reference"] = reference.to_dict()
@@ -159,6 +162,9 @@ def load(
     )
     posterior._input_description = description_of(metadata.get("probe"))
     posterior.recipe = recipe
+    if metadata.get("priors") is not None:
+        known = metadata["priors"], tensors, space, len(positions), device
+        posterior.priors, posterior.power = priors_from_state(*known)
     if metadata.get("reference") is not None:
         posterior._reference = _reference(path, metadata["reference"])
     if metadata.get("confidence") is not None:

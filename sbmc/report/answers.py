@@ -144,6 +144,7 @@ def abstention(
     """
     good = above is None or (is_number(above) and above >= 0)
     require(good, "abstain_above", "a number of at least 0", above)
+    above = None if above is None else float(above)
     fitted = posterior.fitted_confidence
     if fitted is not None:
         score = fitted.score(prediction)

@@ -12,6 +12,7 @@ PACKAGES = (
     *("sbmc", "sbmc.prediction.metrics", "sbmc.datasets", "sbmc.samplers", "sbmc.baselines"),
     *("sbmc.diagnostics", "sbmc.confidence", "sbmc.embedding", "sbmc.language", "sbmc.training"),
     *("sbmc.tuning", "sbmc.estimators", "sbmc.likelihoods", "sbmc.islands.executors"),
+    "sbmc_serve",
 )
 RESULT = "a result, which the library makes"
 PROTOCOL = "what an object of the user's own must have; only the library calls it"
@@ -23,7 +24,7 @@ LEFT_OUT = {
     **dict.fromkeys(
         (
             *("Distilled", "Ensemble", "Expectation", "Explanation", "Health", "Posterior"),
-            *("Prediction", "Drift", "Reference"),
+            *("Prediction", "Drift", "Ranking", "Reference"),
             *("RegressionPrediction", "TrainingHistory", "DataBundle", "Conditioning", "Summary"),
             *("Diagnostics", "Extent", "RiskCoverage", "ConfidenceReport", "Decision", "Detection"),
             *("Guarantee", "IntervalDecision", "SplitStudy", "HeadRun", "Source", "TextStates"),

@@ -29,6 +29,7 @@ from sbmc.embedding import (
 )
 from sbmc.islands.executors import Futures, as_executor
 from sbmc.likelihoods import as_likelihood
+from sbmc_serve import Limits, create_app
 
 
 class Constant:
@@ -51,6 +52,8 @@ def subjects() -> list[Subject]:
     deep = nn.Sequential(nn.Linear(WIDTH, 3), nn.ReLU(), nn.Linear(3, CLASSES))
     dropped = {"model": deep, "train": data, "max_epochs": 1, **QUIET}
     return [
+        Subject("create_app", create_app, {"posteriors": {"a": classes}}, ("posterior",)),
+        Subject("Limits", Limits),
         Subject("diagnose", diagnostics.diagnose, {"posterior": classes, "projections": 2}),
         *(
             Subject(f"diagnostics.{each.__name__}", each, {"draws": draws})

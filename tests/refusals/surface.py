@@ -84,10 +84,23 @@ def _core() -> list[Subject]:
         Subject("posterior.thin", classes.thin, {"k": 2}, ("inputs", "data inputs")),
         Subject("posterior.make_reference", classes.make_reference, {"x": X}, LIKELIHOOD_NAMES),
         Subject("posterior.drift", classes.drift, {"x": X}, LIKELIHOOD_NAMES),
+        Subject("posterior.rank", classes.rank, {"pool": X}, LIKELIHOOD_NAMES),
+        Subject("posterior of numbers.rank", numbers.rank, {"pool": X}, LIKELIHOOD_NAMES),
+        Subject(
+            "posterior.update",
+            classes.update,
+            {"new_data": data, **QUIET},
+            ("data", "targets", "dtype", "compute", *LIKELIHOOD_NAMES),
+        ),
         Subject("reference.features", reference.features, {"inputs": X}),
         Subject("reference.compare", reference.compare, {"epistemic": [0.1, 0.2]}),
         Subject("posterior.distil", classes.distil, short, ("data inputs", "targets")),
         Subject("posterior of numbers.distil", numbers.distil, short, ("data inputs", "targets")),
+        *(
+            Subject(f"{kind}.export", each.export, {"path": f"{folder}/{kind}.pt2"})
+            for kind, each in (("posterior", classes), ("distilled", distilled))
+        ),
+        Subject("posterior of numbers.export", numbers.export, {"path": f"{folder}/numbers.pt2"}),
         Subject("distilled.predict", distilled.predict, {"inputs": X}),
         Subject("distilled.save", distilled.save, {"path": f"{folder}/once_more"}),
         Subject("Distilled.load", sbmc.Distilled.load, {"path": f"{folder}/distilled"}),

@@ -161,6 +161,8 @@ def test_info(classes, wider, table):
         (model,) = client.get("/info").json()["models"]
     size, colour = model["inputs"]["columns"]
     assert (size["name"], size["kind"], size["levels"]) == ("size", "number", [])
+    values = table.reference.inputs[0].values
+    assert (size["low"], size["high"]) == (values[0], values[-1])
     assert 4 < size["low"] < 8 < size["middle"] < 12 < size["high"] < 16
     assert (colour["kind"], colour["levels"]) == ("category", ["blue", "red"])
     assert model["classes"] is None

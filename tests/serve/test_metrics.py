@@ -204,7 +204,7 @@ def check_drift(found, expected):
 
 
 def test_without_a_reference_there_is_no_drift(classes, monkeypatch):
-    monkeypatch.setattr("sbmc_serve.watch.reference_to_save", lambda posterior: None)
+    monkeypatch.setattr("sbmc_serve.served.reference_to_save", lambda posterior: None)
     counts = Metrics({"a": Served("a", classes)})
     counts.count_rows(observed([1.0] * WINDOW))
     assert counts.drifts() == {"a": None}
