@@ -1,5 +1,7 @@
 """The page's rule from strokes to the picture that the network sees, once more and in numpy."""
 
+from itertools import pairwise
+
 import numpy as np
 
 BLOCK = 4
@@ -26,7 +28,7 @@ def bitmap(strokes, height, width, style, radius):
         path = (np.array(stroke) - middle) * (across, down) + (width / 2, height / 2)
         if len(path) == 1:
             path = np.repeat(path, 2, axis=0)
-        for (ax, ay), (bx, by) in zip(path, path[1:], strict=False):
+        for (ax, ay), (bx, by) in pairwise(path):
             dx, dy = bx - ax, by - ay
             length = dx * dx + dy * dy
             along = np.zeros_like(x)

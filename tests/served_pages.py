@@ -136,5 +136,7 @@ class Visit:
 
     def votes(self):
         """How often each class is written in the squares of the networks."""
-        cells = [each.text for each in self.browser.find_elements("css selector", "#particles span")]
+        cells = [
+            each.text for each in self.browser.find_elements("css selector", "#particles span")
+        ]
         return {label: cells.count(label) for label in set(cells)}

@@ -32,7 +32,9 @@ def test_every_file_that_is_named_exists_and_none_is_left_over():
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere(name):
     text = FILES[name]
     assert not re.search(r"<style|\sstyle=|<script(?![^>]*\ssrc=)|\son\w+=|javascript:", text)
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|\beval\(|setAttribute\(.style", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|\beval\(|setAttribute\(.style", text
+    )
     assert not re.search(r"@import|url\((?!#)", text)
     addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"'<]*", text)
     assert all(each.startswith((DOCUMENTATION, SVG)) for each in addresses)
@@ -80,9 +82,13 @@ def contrast(one, other):
 
 
 def test_letters_of_the_networks_can_be_read_on_every_colour():
-    least, more = map(int, re.search(r"calc\((\d+)% \+ (\d+)% \* var\(--sure\)\)", FILES["page.css"]).groups())
+    least, more = map(
+        int, re.search(r"calc\((\d+)% \+ (\d+)% \* var\(--sure\)\)", FILES["page.css"]).groups()
+    )
     for colours in schemes(FILES["page.css"]):
-        values = {name: [int(code[i : i + 2], 16) for i in (1, 3, 5)] for name, code in colours.items()}
+        values = {
+            name: [int(code[i : i + 2], 16) for i in (1, 3, 5)] for name, code in colours.items()
+        }
         for number in range(10):
             for share in (least / 100, (least + more) / 100):
                 pairs = zip(values[f"c{number}"], values["card"], strict=True)

@@ -286,7 +286,10 @@ def test_one_question_at_a_time_and_the_newest_next(page):
         };
         import('/static/api.js').then(({ Questions }) => {
           const questions = new Questions({
-            answered: (answer) => { log.push(`answer ${answer}`); if (answer === 'last') done(log); },
+            answered: (answer) => {
+              log.push(`answer ${answer}`);
+              if (answer === 'last') done(log);
+            },
           });
           for (const body of ['first', 'overtaken', 'last']) questions.ask({ body });
         });
@@ -443,9 +446,7 @@ def test_axe_finds_nothing(browser, axe, request, kind, scheme, size):  # noqa: 
 def test_no_error_no_other_host_and_no_sideways_scrolling(browser, request, kind):  # noqa: F811
     page = open_kind(kind, browser, request, "laptop", "light")
     assert [each["message"] for each in browser.get_log("browser")] == []
-    asked = [
-        json.loads(entry["message"])["message"] for entry in browser.get_log("performance")
-    ]
+    asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     addresses = {
         message["params"]["request"]["url"]
         for message in asked
@@ -493,9 +494,8 @@ def test_the_script_of_the_pictures_takes_them_and_reads_digits(
 def test_targets_are_large_enough_and_focus_is_visible(page):
     small = page.run(
         "return [...document.querySelectorAll('button, select, input, [role=gridcell]')]"
-        ".filter((each) => each.getClientRects().length)"
-        ".filter((each) => each.getBoundingClientRect().height < 24 || each.getBoundingClientRect().width < 24)"
-        ".map((each) => each.outerHTML)"
+        ".map((each) => [each.outerHTML, each.getBoundingClientRect()])"
+        ".filter(([, { width, height }]) => width > 0 && (width < 24 || height < 24))"
     )
     assert small == []
     page.tab_to("#clear")
