@@ -185,13 +185,12 @@ export class Pad {
 
   // At most once a frame: a pen moves more often than that.
   #refreshSoon() {
-    this.frame ??= requestAnimationFrame(() => {
-      this.frame = null;
-      this.#refresh(false);
-    });
+    this.frame ??= requestAnimationFrame(() => this.#refresh(false));
   }
 
   #refresh(finished) {
+    cancelAnimationFrame(this.frame); // what it would show is shown now
+    this.frame = null;
     const { strokes, cells } = this.#states.at(-1);
     this.counts = shrink(strokes, this.rows, this.columns);
     for (const [at, count] of Object.entries(cells)) this.counts[at] = count;

@@ -262,8 +262,7 @@ def test_results_are_spoken_when_the_pen_is_lifted_and_not_before(page):
     page.wait(lambda: "networks say 3" in page.run(spoken))
     page.find("#clear").click()
     page.draw(examples(page)["0"], lift=False)
-    page.settle()
-    assert page.text("#label") == "0"  # it is shown at once
+    page.wait(lambda: page.text("#label") == "0")  # it is shown at once
     page.browser.execute_async_script("setTimeout(arguments[0], 1200)")
     assert "networks say 0" not in page.run(spoken)
     page.lift()
