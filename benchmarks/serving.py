@@ -69,7 +69,9 @@ def measure(requests: int) -> list[dict[str, Any]]:
                 answers, seconds = send_all(server.port, sent, at_once)
                 after = server.get("/metrics")
             wrong = [
-                number for number, each in enumerate(answers) if not _right(each, number, expected)
+                number
+                for number, each in enumerate(answers)
+                if not is_right(each, number, expected)
             ]
             batches = _grown(before, after, "sbmc_batch_requests_count")
             rows.append(
@@ -96,7 +98,8 @@ def _grown(before: str, after: str, name: str) -> float:
     return counted(after, name) - counted(before, name)
 
 
-def _right(answer: Answer, number: int, expected: Sequence[Sequence[float]]) -> bool:
+def is_right(answer: Answer, number: int, expected: Sequence[Sequence[float]]) -> bool:
+    """Whether an answer is that of `posterior.predict` for the row of this number."""
     if answer.status != 200:
         return False
     (prediction,) = content_of(answer)["predictions"]
@@ -121,6 +124,15 @@ def serving_table(record: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def missed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Scenarios in which requests were not answered, or not rightly."""
+    return [
+        f"{row['scenario']}: {row['wrong']:,} of {row['requests']:,} requests"
+        for row in rows
+        if row["wrong"]
+    ]
+
+
 def fill(text: str, records: Path) -> str:
     """Put the table of the record into the page's text; see `benchmarks.readme`."""
     return readme.fill(text, records, {"serving": ("serving", serving_table)})
@@ -135,9 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(serving_table(record))
     if not options.quick and options.out == shared.RECORDS / "serving.json":
         PAGE.write_text(fill(PAGE.read_text("utf-8"), shared.RECORDS), "utf-8")
-    return shared.tell_failures(
-        [f"{row['scenario']}: {row['wrong']} requests" for row in rows if row["wrong"]]
-    )
+    return shared.tell_failures(missed(rows))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ itself, s = 1 the full posterior. Digits 8 and 9 were never seen. It takes some 
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import torch
@@ -17,6 +15,7 @@ from torch import nn
 from sbmc import __version__
 from sbmc.checks import BadInput
 from sbmc.datasets import digits
+from sbmc.datasets.locate import cache_dir
 from sbmc.fitting.fit import fit
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.saving import load
@@ -36,13 +35,13 @@ def digits_posteriors(
     """The posteriors by name, `s=0.1` first; made at the first call and kept in files.
 
     Args:
-        folder: where they are kept; see `cache_folder`.
+        folder: where they are kept; the user's cache, `~/.cache/sbmc`, if not given.
         progress: of making them: None shows a bar on a terminal, False nothing.
 
     Returns:
         The posteriors.
     """
-    place = cache_folder() if folder is None else folder
+    place = cache_dir() if folder is None else folder
     place.mkdir(parents=True, exist_ok=True)
     paths = {s: place / f"digits-{__version__}-{PARTICLES}-s{s:g}.sbmc" for s in VALUES_OF_S}
     found = {s: _kept(path) for s, path in paths.items()}
@@ -61,14 +60,6 @@ def digits_posteriors(
             bar.update(len(missing) + 1)
     order = [DEFAULT_S, *(s for s in VALUES_OF_S if s != DEFAULT_S)]
     return {f"s={s:g}": posterior for s in order if (posterior := found[s]) is not None}
-
-
-def cache_folder() -> Path:
-    """Where files are kept that can be made again: `sbmc` in the user's folder for such files."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    if sys.platform == "win32":
-        chosen = chosen or os.environ.get("LOCALAPPDATA", "")
-    return (Path(chosen) if chosen else Path.home() / ".cache") / "sbmc"
 
 
 def _network() -> nn.Module:

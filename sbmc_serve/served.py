@@ -162,6 +162,7 @@ class Served:
             "s": s if isinstance(s, int | float) else None,
             "kind": self.kind,
             "classes": self.classes,
+            "target": None if self.encoding is None else self.encoding.target,
             "outputs": self.outputs,
             "particles": int((self.posterior.weights > 0).sum()),
             "health": {

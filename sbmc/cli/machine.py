@@ -29,6 +29,7 @@ EXTRAS = {
     "pandas": ("pandas",),
     "conformal": ("mapie",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "serve": ("starlette", "uvicorn"),
     "tables": ("catboost", "xgboost-cpu"),
 }
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

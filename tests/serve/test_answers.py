@@ -166,6 +166,8 @@ def test_info(classes, wider, table):
     assert 4 < size["low"] < 8 < size["middle"] < 12 < size["high"] < 16
     assert (colour["kind"], colour["levels"]) == ("category", ["blue", "red"])
     assert model["classes"] is None
+    assert model["target"] == "price"
+    assert narrow["target"] is None
 
 
 def as_question(model, rows):

@@ -135,11 +135,6 @@ def test_digits_are_made_once_and_kept(tmp_path, monkeypatch):
     assert mended["s=0.1"].positions.equal(made["s=0.1"].positions)
 
 
-def test_the_cache_is_where_the_user_has_one(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert digits.cache_folder() == tmp_path / "sbmc"
-
-
 def test_the_command_and_python_have_the_same_limits():
     import inspect
 
