@@ -19,11 +19,12 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import uvicorn
 from PIL import Image
 from selenium import webdriver
@@ -40,7 +41,8 @@ from sbmc_serve.running import listen
 OUT = Path(__file__).parents[1] / "images"
 RECORD = Path(__file__).with_suffix(".json")
 WIDTH, HEIGHT = 1280, 1600  # so high that there is no bar to scroll by
-DIGITS = "0123456789"
+DIGITS, KNOWN = "0123456789", "01234567"
+COPIES = 40  # of each digit, distorted
 # Names of the table's columns, as its authors explain them.
 COLUMNS = {
     "age": "age",
@@ -64,7 +66,11 @@ def main() -> None:
             choose(browser, "s = 1")
             click(browser, "[data-example='scribble']")
             take(browser, OUT / "serve_scribble.png")
-            record = {f"{float(each[2:]):g}": read_digits(browser, each) for each in posteriors}
+            copies = distort(browser)
+            record = {}
+            for name in posteriors:
+                found = read_digits(browser, name) | {"copies": read_copies(browser, name, copies)}
+                record[name.removeprefix("s=")] = found
         with serve({"diabetes": diabetes()}) as address:
             open_page(browser, address)
             browser.find_element("css selector", "#sweep").send_keys("body")
@@ -96,13 +102,63 @@ def read_digits(browser: Any, name: str) -> dict[str, Any]:
             "return [document.querySelector('.top th').textContent,"
             " document.querySelector('#label').textContent === 'abstains']"
         )
-    known = [digit for digit in DIGITS if int(digit) < 8]
     return {
-        "recognised": sum(said[digit][0] == digit for digit in known),
-        "known": len(known),
+        "recognised": sum(said[digit][0] == digit for digit in KNOWN),
+        "known": len(KNOWN),
         "abstains": [digit for digit in DIGITS if said[digit][1]],
         "best guesses": {digit: said[digit][0] for digit in DIGITS},
     }
+
+
+def distort(browser: Any) -> list[tuple[str, Any]]:
+    """Copies of the stored digits 0 to 7 as other hands might draw them, as small pictures.
+
+    They are turned by about 5 degrees, slanted by about 0.15, and stretched in both directions.
+
+    Returns:
+        Pairs of a digit and an input, as the page scales it.
+    """
+    rng = np.random.default_rng(0)
+    stored = run(browser, "const { EXAMPLES } = modules; return Object.fromEntries(EXAMPLES)")
+    drawings = []
+    for digit in KNOWN:
+        for _ in range(COPIES):
+            turn, slant, size = rng.normal(0, 0.08), rng.normal(0, 0.15), rng.uniform(0.5, 1, 2)
+            moves = np.array([[np.cos(turn), slant - np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+            moves *= size[:, None]
+            strokes = [((np.array(each) - 0.5) @ moves.T + 0.5).tolist() for each in stored[digit]]
+            drawings.append((digit, strokes))
+    script = (
+        "const { shrink, toInput } = modules; return given.map((strokes) =>"
+        " toInput(shrink(strokes, 8, 8), [1, 8, 8], 0, 1))"
+    )
+    inputs = run(browser, script, [strokes for _, strokes in drawings])
+    return list(zip([digit for digit, _ in drawings], inputs, strict=True))
+
+
+def read_copies(browser: Any, name: str, copies: Sequence[tuple[str, Any]]) -> dict[str, int]:
+    """How many of the copies are recognised, at how many it abstains, and how many are wrong."""
+    script = (
+        "return fetch('predict', { method: 'POST', headers: { 'content-type': 'application/json' },"
+        " body: JSON.stringify(given) }).then((answer) => answer.json())"
+    )
+    answer = run(browser, script, {"model": name, "inputs": [row for _, row in copies]})
+    said = zip(copies, answer["predictions"], strict=True)
+    kinds = [
+        "abstains" if each["abstain"] else "right" if each["label"] == digit else "wrong"
+        for (digit, _), each in said
+    ]
+    return {kind: kinds.count(kind) for kind in ("right", "abstains", "wrong")}
+
+
+def run(browser: Any, script: str, given: Any = None) -> Any:
+    """Run a script that has the page's modules."""
+    return browser.execute_async_script(
+        "const [given, done] = arguments;"
+        "Promise.all([import('/static/drawing.js'), import('/static/examples.js')])"
+        f".then((all) => {{ const modules = Object.assign({{}}, ...all); {script} }}).then(done);",
+        given,
+    )
 
 
 def choose(browser: Any, words: str) -> None:

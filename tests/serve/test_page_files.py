@@ -66,8 +66,10 @@ def test_the_documentation_quotes_the_record():
     page = (ROOT / "docs/serving.md").read_text("utf-8")
     for s, found in record.items():
         doubts = ", ".join(found["abstains"]) or "–"
-        line = f"| {s} | {found['recognised']} of {found['known']} | {doubts} |"
+        copies = " | ".join(str(found["copies"][kind]) for kind in ("right", "abstains", "wrong"))
+        line = f"| {s} | {found['recognised']} of {found['known']} | {doubts} | {copies} |"
         assert line in page
+        assert sum(found["copies"].values()) == 320
 
 
 def luminance(colour):

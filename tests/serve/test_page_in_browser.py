@@ -488,6 +488,10 @@ def test_the_script_of_the_pictures_takes_them_and_reads_digits(
     assert 7 <= read["recognised"] <= read["known"] == 8
     guessed = read["best guesses"]
     assert sum(guessed[digit] == digit for digit in "01234567") == read["recognised"]
+    copies = figure.distort(browser)
+    counts = figure.read_copies(browser, "s=1", copies)
+    assert sum(counts.values()) == len(copies) == 320
+    assert counts["right"] > counts["wrong"]
 
 
 def test_targets_are_large_enough_and_focus_is_visible(page):
