@@ -53,8 +53,11 @@ class Watch:
             # Of a batch that is larger than the window, the last rows.
             self._features.extend(self._served.reference.features(observed.inputs[-WINDOW:]))
 
-    def question(self) -> dict[str, Any] | None:
-        """What `reference.compare` is asked, copied; None if there is too little to ask."""
+    def question(self) -> tuple[int, dict[str, Any]] | None:
+        """What `reference.compare` is asked, copied, and the number of rows seen by then.
+
+        None if there is too little to ask.
+        """
         if self._served.reference is None or len(self._features) < FEWEST:
             return None
         values: dict[str, deque[Any]] = {part: self.parts[part] for part in WATCHED}
@@ -63,7 +66,7 @@ class Watch:
             values["score"] = self._scores
         known = self._served.reference.uncertainties
         found = {name: np.array(each) for name, each in values.items() if name in known}
-        return {**found, "inputs": np.array(self._features)}
+        return self.seen, {**found, "inputs": np.array(self._features)}
 
     @property
     def more_abstained(self) -> float | None:
@@ -77,7 +80,7 @@ class Watch:
             return None
         return known["abstained"].compare(np.array(self.abstained, dtype=float))[0]
 
-    def drift(self, question: dict[str, Any] | None) -> Drift | None:
+    def drift(self, question: tuple[int, dict[str, Any]] | None) -> Drift | None:
         """The drift of the last rows; it is computed again only if there are new ones.
 
         Args:
@@ -85,9 +88,9 @@ class Watch:
         """
         if question is None or self._served.reference is None:
             return None
-        seen, drift = self._last
-        if seen != self.seen:
-            seen = self.seen
-            drift = self._served.reference.compare(**question)
+        seen, values = question
+        before, drift = self._last
+        if seen != before:
+            drift = self._served.reference.compare(**values)
             self._last = (seen, drift)
         return drift
