@@ -116,6 +116,21 @@ def load_pandas() -> Any:
     return pandas
 
 
+def load_peft() -> Any:
+    """The package peft, imported when it is first needed.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise ImportError(
+            "Adapters are written by peft, which is not installed: pip install 'sbmc[language]'."
+        ) from error
+    return peft
+
+
 def load_pillow() -> Any:
     """The module PIL.Image, imported when it is first needed.
 
