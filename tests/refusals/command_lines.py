@@ -61,6 +61,7 @@ ARGUMENTS = {
     "fit": ["--data", "rows.csv", "--out", "new.sbmc", "--hidden", "2", *QUICK],
     "predict": ["my.sbmc", "--data", "rows.csv", "--quiet"],
     "evaluate": ["my.sbmc", "--data", "rows.csv", "--quiet"],
+    "card": ["my.sbmc", "--out", "folder", "--data", "rows.csv", "--quiet"],
     "export": ["my.sbmc", "--out", "graph.pt2", "--quiet"],
     "resume": ["no such folder"],
     "extend": ["no such folder", "--islands", "2"],

@@ -46,9 +46,9 @@ def fetch(source: str, files: Sequence[str], revision: str | None, local_files_o
         )
     # Whatever goes wrong on the way, the user can only look at the id and at the connection.
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [""])[0][:200]
+        reason = (str(error).strip().splitlines() or ["no reason is given"])[0][:200]
         raise BadInput(
             "`source` must be an existing folder, or a repository of the Hub that can be fetched, "
-            f"but got {describe_value(source)} ({type(error).__name__}: {reason})."
+            f"but got {describe_value(source)} ({reason})."
         ) from error
     return Path(folder)

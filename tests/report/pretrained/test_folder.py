@@ -213,7 +213,7 @@ def test_a_planted_config_does_not_open_the_graph_either(hub, monkeypatch):
 
 
 def test_what_cannot_be_fetched_is_said_in_one_line(hub):
-    with pytest.raises(BadInput, match=r"that can be fetched, but got 'ann/gone' \(FileNotFoundE"):
+    with pytest.raises(BadInput, match=r"that can be fetched, but got 'ann/gone' \(404: ann/gone"):
         Posterior.from_pretrained("ann/gone")
     for source in ("../up", "a/b/c", "-x", "a b", "http://a/b"):
         with pytest.raises(BadInput, match="an id of the Hub such as 'owner/name'"):
