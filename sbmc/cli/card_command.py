@@ -37,7 +37,9 @@ def card_command(
     targets: Annotated[Text, typer.Option(help="Of an .npz file: the array of targets.")] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace files that sbmc did not write, and edited cards."),
+        typer.Option(
+            "--overwrite", help="Replace files that sbmc did not write, and edited cards."
+        ),
     ] = False,
     any_health: Annotated[
         bool,

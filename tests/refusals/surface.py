@@ -91,14 +91,6 @@ def _core() -> list[Subject]:
         Subject("distilled.predict", distilled.predict, {"inputs": X}),
         Subject("distilled.save", distilled.save, {"path": f"{folder}/once_more"}),
         Subject("Distilled.load", sbmc.Distilled.load, {"path": f"{folder}/distilled"}),
-        *(
-            Subject(f"{name}.export", each.export, {"path": f"{folder}/graph.pt2", **options})
-            for name, each, options in (
-                ("posterior", classes, {"abstain": ("epistemic", 0.1)}),
-                ("posterior of numbers", numbers, {}),
-                ("distilled", distilled, {}),
-            )
-        ),
         Subject(
             "posterior.save_pretrained",
             classes.save_pretrained,
