@@ -1,10 +1,12 @@
 """Folders: there and back, what is refused, and what is never fetched or run."""
 
+import inspect
 import json
 import shutil
 import sys
 from types import SimpleNamespace
 
+import huggingface_hub
 import pretrained_cases as cases
 import pytest
 import torch
@@ -164,11 +166,26 @@ def hub(tmp_path, monkeypatch):
     return tmp_path / "hub", asked
 
 
+def test_the_real_function_finds_a_repository_in_its_cache(tmp_path, monkeypatch):
+    """The package's own `snapshot_download`, without a network: its cache is laid out by hand."""
+    repository, commit = tmp_path / "models--ann--things", "0" * 40
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(commit, "utf-8")
+    cases.table().save_pretrained(repository / "snapshots" / commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    again = Posterior.from_pretrained("ann/things", local_files_only=True)
+    assert torch.equal(again.positions, cases.table().positions)
+    with pytest.raises(BadInput, match="that can be fetched, but got 'ann/gone'"):
+        Posterior.from_pretrained("ann/gone", local_files_only=True)
+
+
+def test_what_the_page_uploads_by_exists():
+    known = inspect.signature(huggingface_hub.HfApi.upload_folder).parameters
+    assert {"folder_path", "repo_id"} <= set(known)
+    inspect.signature(huggingface_hub.HfApi.create_repo).bind(None, "you/signs")
+
+
 def test_the_stand_in_is_called_as_the_real_function_can_be():
-    import inspect
-
-    import huggingface_hub
-
     known = inspect.signature(huggingface_hub.snapshot_download).parameters
     assert next(iter(known)) == "repo_id"
     assert {"revision", "allow_patterns", "local_files_only"} <= set(known)
