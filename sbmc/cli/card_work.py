@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import require, require_path
-from sbmc.cli.opening import DataOptions, open_posterior, read_rows, report_health
+from sbmc.cli.opening import DataOptions, open_model, read_rows, report_health
+from sbmc.report.pretrained.facts import FILES
+from sbmc.report.pretrained.folder import CARD, CONFIG, class_of
 
 
 def run_card(
@@ -21,10 +23,10 @@ def run_card(
     quiet: bool = False,
     any_health: bool = False,
 ) -> int:
-    """Write a folder with a posterior and its card, and print where it is.
+    """Write a folder with a posterior or a distilled network and its card; print where it is.
 
     Args:
-        file: of the posterior.
+        file: of either.
         out: the folder.
         options: further arguments of `Posterior.save_pretrained`.
         data: rows with targets to measure it on; None for none.
@@ -41,13 +43,16 @@ def run_card(
     """
     path = require_path("out", out)
     require(not path.is_file(), "out", "a folder, not a file", str(out))
-    posterior = open_posterior(file, model)
+    posterior = open_model(file, model)
     evaluation: dict[str, Any] = {}
     if data is not None:
-        rows = read_rows(posterior.recipe, data, data_options, target_use="required")
+        rows = read_rows(
+            getattr(posterior, "recipe", None), data, data_options, target_use="required"
+        )
         evaluation = {"evaluate": rows.with_targets(), "evaluated_on": rows.source}
     folder = posterior.save_pretrained(path, **options, **evaluation)
     if not quiet:
         measured = "with metrics" if evaluation else "without metrics; --data measures some"
-        print(f"{folder}: posterior.safetensors, config.json and README.md, {measured}")
+        weights = FILES[class_of(type(posterior))]
+        print(f"{folder}: {weights}, {CONFIG} and {CARD}, {measured}")
     return report_health(posterior, any_health=any_health)

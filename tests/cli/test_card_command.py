@@ -4,27 +4,22 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub import metadata_load
+from pretrained_cases import X, Y, classes, table
 
-from sbmc import Posterior
+from sbmc import Distilled, Posterior
 
 
 @pytest.fixture
-def file(sbmc, tmp_path):
-    """A posterior of a small table."""
-    rng = np.random.default_rng(0)
-    rows = [f"{a:.3f},{b:.3f},{'yes' if a > 0 else 'no'}" for a, b in rng.normal(size=(40, 2))]
-    (tmp_path / "train.csv").write_text("\n".join(["a,b,label", *rows]), "utf-8")
-    code, _, _ = sbmc(
-        "fit", "--data", "train.csv", "--hidden", "8", "--budget", "1",
-        "--out", "my.sbmc", "--quiet", "--any-health",
-    )  # fmt: skip
-    assert code == 0
-    return tmp_path / "my.sbmc"
+def file(tmp_path):
+    """A posterior of a small table, as `sbmc fit` writes it, and rows to ask it about."""
+    rows = ["size,secret colour,label", "0.5,azure,high", "-0.2,crimson,low", "-1,azure,high"]
+    (tmp_path / "test.csv").write_text("\n".join(rows), "utf-8")
+    table().save(tmp_path / "my.sbmc")
 
 
 def test_a_file_becomes_a_folder_with_metrics(sbmc, file, tmp_path):
     code, out, err = sbmc(
-        "card", "my.sbmc", "--data", "train.csv", "--license", "mit", "--out", "shared",
+        "card", "my.sbmc", "--data", "test.csv", "--license", "mit", "--out", "shared",
         "--name", "Signs", "--any-health",
     )  # fmt: skip
     assert code == 0
@@ -34,12 +29,12 @@ def test_a_file_becomes_a_folder_with_metrics(sbmc, file, tmp_path):
     assert (head["license"], head["pipeline_tag"]) == ("mit", "tabular-classification")
     (entry,) = head["model-index"]
     assert entry["name"] == "Signs"
-    assert entry["results"][0]["dataset"]["name"] == "train.csv"
+    assert entry["results"][0]["dataset"]["name"] == "test.csv"
     again = Posterior.from_pretrained(tmp_path / "shared")
-    assert again.predict(torch.zeros(1, 2)).probs.shape == (1, 2)
+    assert torch.equal(again.positions, table().positions)
     # The shell line of the card, with a file of weights as the posterior.
     code, out, _ = sbmc(
-        "predict", "shared/posterior.safetensors", "--data", "train.csv", "--any-health"
+        "predict", "shared/posterior.safetensors", "--data", "test.csv", "--any-health"
     )
     assert code == 0
     assert "epistemic" in out
@@ -59,11 +54,24 @@ def test_without_data_there_are_no_metrics(sbmc, file, tmp_path):
     assert code == 0
 
 
+def test_a_distilled_network_becomes_a_folder(sbmc, tmp_path):
+    distilled = classes().distil(steps=5)
+    distilled.save(tmp_path / "small.safetensors")
+    np.savez(tmp_path / "test.npz", inputs=X.numpy(), labels=Y.numpy())
+    code, out, _ = sbmc(
+        "card", "small.safetensors", "--data", "test.npz", "--targets", "labels", "--out", "shared"
+    )
+    assert code == 0
+    assert "shared: distilled.safetensors, config.json and README.md, with metrics" in out
+    again = Distilled.from_pretrained(tmp_path / "shared")
+    assert torch.equal(again.predict(X).probs, distilled.predict(X).probs)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["gone.sbmc", "--out", "a"], "`file` must be a posterior's file that exists"),
-        (["my.sbmc", "--out", "train.csv"], "`out` must be a folder, not a file"),
+        (["my.sbmc", "--out", "test.csv"], "`out` must be a folder, not a file"),
         (["my.sbmc", "--out", "a", "--data", "gone.csv"], "`data` must be a file or a folder"),
         (["my.sbmc", "--out", "a", "--level", "2"], "`level` must be"),
         (["my.sbmc", "--out", "a", "--name", " "], "`name` must be other than blank"),

@@ -63,7 +63,7 @@ def write_folder(
     require(good, "metadata", "a mapping of plain values by name", metadata)
     require_plain("metadata", metadata)
     if not overwrite:
-        _require_ours(final)
+        _require_ours(final, class_of(type(subject)))
     measured = None
     if evaluate is not None:
         measured = measure_on(subject, evaluate, evaluated_on, level)
@@ -78,6 +78,8 @@ def write_folder(
         temporary.write_text(card, "utf-8", newline="\n")
     digest = _contents_digest(final / FILES[class_name])
     write_json(final / CONFIG, _config(class_name, facts, measured, digest, card))
+    for file in set(FILES.values()) - {FILES[class_name]}:
+        (final / file).unlink(missing_ok=True)  # of a model of the other class, overwritten
     return final
 
 
@@ -164,13 +166,13 @@ def _config(
     }
 
 
-def _require_ours(folder: Path) -> None:
+def _require_ours(folder: Path, class_name: str) -> None:
     """Refuse to replace files that `write_folder` did not write, or that were edited since."""
     names = [name for name in (CONFIG, CARD, *FILES.values()) if (folder / name).exists()]
     if not names:
         return
     config = _parsed(folder / CONFIG)
-    ours = config.get("library_name") == LIBRARY
+    ours = config.get("library_name") == LIBRARY and config.get("class") == class_name
     if ours and CARD in names:
         ours = _digest(_text(folder / CARD)) == config.get("card")
         names = names if ours else [CARD]

@@ -57,6 +57,19 @@ def test_a_folder_of_ours_is_replaced_and_other_files_are_left_alone(saved):
     assert not Posterior.from_pretrained(saved, model=cases.network(1)).likelihood.classification
 
 
+def test_a_model_of_the_other_class_is_replaced_only_if_that_is_asked_for(saved):
+    distilled = cases.classes().distil(steps=2)
+    with pytest.raises(
+        BadInput, match=r"config\.json, README\.md, posterior\.safetensors would be"
+    ):
+        distilled.save_pretrained(saved)
+    assert Posterior.from_pretrained(saved, model=cases.network())
+    distilled.save_pretrained(saved, overwrite=True)
+    assert sorted(path.name for path in saved.iterdir()) == [
+        "README.md", "config.json", "distilled.safetensors",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
