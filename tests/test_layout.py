@@ -71,6 +71,7 @@ LATE = {
     "sbmc.posterior.posterior imports sbmc.confidence": _UP,
     "sbmc.posterior.posterior imports sbmc.diagnostics.arviz": _UP,
     "sbmc.posterior.posterior imports sbmc.posterior.saving": "saving and loading make posteriors",
+    "sbmc.posterior.sharing imports sbmc.report.pretrained.folder": "a card is a page of measures",
     "sbmc.posterior.saving imports sbmc.confidence.storage": "a file may have a confidence",
     "sbmc.cli.doctor imports sbmc.cli.machine": _QUICK,
     "sbmc.cli.embed imports sbmc.embedding": _QUICK,

@@ -62,6 +62,7 @@ ARGUMENTS = {
     "fit": ["--data", "rows.csv", "--out", "new.sbmc", "--hidden", "2", *QUICK],
     "predict": ["my.sbmc", "--data", "rows.csv", "--quiet"],
     "evaluate": ["my.sbmc", "--data", "rows.csv", "--quiet"],
+    "card": ["my.sbmc", "--out", "folder", "--data", "rows.csv", "--quiet"],
     "export": ["my.sbmc", "--out", "graph.pt2", "--quiet"],
     "serve": ["my.sbmc", "--port", "0", "--quiet"],
     "resume": ["no such folder"],

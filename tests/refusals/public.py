@@ -52,7 +52,10 @@ LEFT_OUT = {
     "Tuning.at": "for the report of a tuning",
     "Tuning.from_dict": STORED,
     "BaseConfidence.score": "abstract",
-    "BaseConfidence.bind": "`posterior.confidence` and `load` call it",
+    **dict.fromkeys(
+        ("BaseConfidence.bind", "Confidence.bind", "IntervalConfidence.bind"),
+        "`posterior.confidence` and `load` call it",
+    ),
     "FrozenModel.tokens": "needs a language model; `text_states` calls it",
     "FrozenModel.states": "needs a language model; `text_states` calls it",
     "FrozenModel.output_rows": "needs a language model; `text_states` calls it",
@@ -82,7 +85,9 @@ def public_names() -> Iterator[tuple[str, Any]]:
 
 
 def _methods(name: str, kind: type) -> Iterator[tuple[str, Any]]:
-    for method, value in vars(kind).items():
+    """The methods of a class, with those that it has from other classes of the library."""
+    bases = [each for each in kind.__mro__ if each.__module__.startswith("sbmc.")]
+    for method, value in {k: v for base in reversed(bases) for k, v in vars(base).items()}.items():
         function = getattr(value, "__func__", value)
         own = not method.startswith("_") and inspect.isfunction(function)
         if own and takes_arguments(function, fewest=2):

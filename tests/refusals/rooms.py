@@ -142,6 +142,16 @@ def _closed(plot: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _in_a_new_folder(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that writes a folder, with a new one if none is given."""
+
+    @functools.wraps(function)
+    def call(**options: Any) -> Any:
+        return function(**{"folder": f"{tempfile.mkdtemp()}/new", **options})
+
+    return call
+
+
 def _of_confidence(classes: sbmc.Posterior, numbers: sbmc.Posterior) -> list[Subject]:
     score = torch.linspace(0, 1, 400).numpy()
     guaranteed = {"score": score, "wrong": score > 0.9}
@@ -249,7 +259,22 @@ def _of_embeddings() -> list[Subject]:
 
 def _of_texts() -> list[Subject]:
     base = torch.ones(4, 3)
+    head = language.LoraHead(base, rank=2)
+    options: dict[str, Any] = {"s": 0.1, "sampler": sampler(), "particles": 2, **QUIET}
+    of_head = sbmc.fit(head, (X[:, [0, 1, 0]], Y), **options)
     return [
+        Subject(
+            "save_adapters",
+            _in_a_new_folder(language.save_adapters),
+            {"posterior": of_head},
+            public=language.save_adapters,
+        ),
+        Subject(
+            "save_head_adapters",
+            _in_a_new_folder(language.save_head_adapters),
+            {"posterior": of_head, "vocabulary": 4, "particles": [0]},
+            public=language.save_head_adapters,
+        ),
         Subject("LoraHead", language.LoraHead, {"base": base, "rank": 2}),
         Subject("balanced", language.balanced, {"down": torch.ones(2, 3), "up": torch.ones(4, 2)}),
         Subject("find_weights", language.find_weights),
