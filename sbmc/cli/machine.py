@@ -28,6 +28,7 @@ EXTRAS = {
     "plots": ("matplotlib",),
     "pandas": ("pandas",),
     "conformal": ("mapie",),
+    "botorch": ("botorch",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "tables": ("catboost", "xgboost-cpu"),
 }

@@ -15,19 +15,23 @@ from typing import Any, Never
 import torch
 from torch import Tensor, nn
 
-from sbmc.checks import BadInput, Phrase, describe_value, require
+from sbmc.checks import BadInput, Phrase, describe_value, is_whole, require
 from sbmc.model.calling import errors_in_words
 from sbmc.model.data import as_inputs, check_inputs
 from sbmc.model.forward import build_forward
 from sbmc.model.functional import converted
 from sbmc.posterior.input_batches import weighted_particles
 from sbmc.posterior.posterior import Posterior
+from sbmc.storage.arrays import require_plain
 from sbmc.storage.optional import without_script_warning
 from sbmc.target.probe import made_up_rows
 
 try:
     with without_script_warning():
+        from botorch.acquisition.objective import PosteriorTransform
         from botorch.models.model import Model
+        from botorch.models.transforms.input import InputTransform
+        from botorch.models.transforms.outcome import OutcomeTransform
         from botorch.posteriors.ensemble import EnsemblePosterior
         from botorch.sampling.get_sampler import GetSampler
         from botorch.sampling.index_sampler import IndexSampler
@@ -36,6 +40,8 @@ except ImportError as error:
         "Models for Bayesian optimisation are BoTorch's, which is not installed: "
         "pip install 'sbmc[botorch]'"
     ) from error
+
+__all__ = ["ParticlePosterior", "ParticleSampler", "SBMCModel"]
 
 REFIT = (
     "Particles cannot be conditioned in closed form as a Gaussian process can: fit again with the "
@@ -169,8 +175,8 @@ class SBMCModel(Model):
         self,
         posterior: Any,
         *,
-        outcome_transform: nn.Module | None = None,
-        input_transform: nn.Module | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+        input_transform: InputTransform | None = None,
         inputs: Any = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
@@ -178,13 +184,13 @@ class SBMCModel(Model):
         self.sbmc_posterior = _numbers(posterior)
         good = isinstance(dtype, torch.dtype) and dtype.is_floating_point
         require(good, "dtype", "a floating-point dtype of torch", dtype)
-        for name, transform in (
-            ("outcome_transform", outcome_transform),
-            ("input_transform", input_transform),
+        for name, kind, transform in (
+            ("outcome_transform", OutcomeTransform, outcome_transform),
+            ("input_transform", InputTransform, input_transform),
         ):
-            good = transform is None or isinstance(transform, nn.Module)
-            require(good, name, "a transform of BoTorch, or None", transform)
-            if transform is not None:  # BoTorch asks whether there is such an attribute
+            good = transform is None or isinstance(transform, kind)
+            require(good, name, f"an {kind.__name__} of BoTorch, or None", transform)
+            if isinstance(transform, nn.Module):  # BoTorch asks whether there is an attribute
                 setattr(self, name, transform.eval())
         theta, weights, chosen = weighted_particles(self.sbmc_posterior)
         self._theta = (theta if chosen is None else theta[chosen]).to(dtype)
@@ -214,7 +220,7 @@ class SBMCModel(Model):
         X: Tensor,
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
-        posterior_transform: Any = None,
+        posterior_transform: PosteriorTransform | None = None,
     ) -> Any:
         """The joint distribution of what is predicted at some points.
 
@@ -233,6 +239,10 @@ class SBMCModel(Model):
         """
         rule = "True or False: the likelihood of the posterior knows the noise"
         require(isinstance(observation_noise, bool), "observation_noise", rule, observation_noise)
+        good = posterior_transform is None or isinstance(posterior_transform, PosteriorTransform)
+        rule = "a PosteriorTransform of BoTorch, or None"
+        require(good, "posterior_transform", rule, posterior_transform)
+        outputs = self._chosen(output_indices, "output_indices")
         _require_points(X)
         self.eval()
         values, variances = self._values_and_noise(self.transform_inputs(X))
@@ -240,9 +250,6 @@ class SBMCModel(Model):
         transform: Any = getattr(self, "outcome_transform", None)
         if transform is not None:
             values, noise = transform.untransform(values, noise, X=X)
-        outputs = self._outputs
-        if output_indices is not None:
-            outputs = [outputs[index] for index in output_indices]
         noise = None if noise is None else noise[..., outputs]
         found = ParticlePosterior(values[..., outputs], self._weights, noise)
         return found if posterior_transform is None else posterior_transform(posterior=found, X=X)
@@ -250,7 +257,7 @@ class SBMCModel(Model):
     def subset_output(self, idcs: list[int]) -> SBMCModel:
         """The same model with some of its outputs."""
         other = copy.copy(self)
-        other._outputs = [self._outputs[index] for index in idcs]
+        other._outputs = self._chosen(idcs, "idcs")
         return other
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Never:
@@ -275,6 +282,17 @@ class SBMCModel(Model):
             f"particles. {REFIT} Acquisition functions that do not look ahead need none of it, "
             "such as qLogExpectedImprovement."
         )
+
+    def _chosen(self, indices: Any, name: str) -> list[int]:
+        """Which outputs of the posterior these are."""
+        if indices is None:
+            return self._outputs
+        count = len(self._outputs)
+        good = isinstance(indices, list) and all(
+            is_whole(index) and -count <= index < count for index in indices
+        )
+        require(good and indices, name, f"a list of indices of the {count} outputs", indices)
+        return [self._outputs[index] for index in indices]
 
     def _set_transformed_inputs(self) -> None:
         """Nothing: there are no training inputs here, and BoTorch would warn of that."""
@@ -344,6 +362,8 @@ def _few_rows(posterior: Posterior, inputs: Any, like: Tensor) -> Tensor:
 
 
 def _require_points(X: Any) -> None:
+    if isinstance(X, Tensor):
+        require_plain(X, "X")
     good = isinstance(X, Tensor) and X.ndim >= 2 and X.is_floating_point()
     shown = Phrase(f"shape {tuple(X.shape)} of {X.dtype}") if isinstance(X, Tensor) else X
     require(good, "X", "a floating-point tensor of points, (*batch, q, columns)", shown)

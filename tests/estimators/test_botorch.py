@@ -14,6 +14,7 @@ from botorch.acquisition import (
     qUpperConfidenceBound,
 )
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.warnings import NumericsWarning
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
@@ -278,15 +279,19 @@ def test_transforms_of_botorch():
     found = model.posterior(points, observation_noise=True)
     torch.testing.assert_close(found.mean, mean)
     torch.testing.assert_close(found.variance, variance)
-    seen = []
 
-    def transform(posterior, X):
-        seen.append((posterior, X))
-        return "transformed"
+    class First(PosteriorTransform):
+        scalarize = True
 
-    assert model.posterior(points, posterior_transform=transform) == "transformed"
-    torch.testing.assert_close(seen[0][0].mean, mean)
-    assert seen[0][1] is points
+        def evaluate(self, Y, X=None):
+            return Y[..., 0]
+
+        def forward(self, posterior, X=None):
+            assert X is points
+            return ParticlePosterior(posterior.values[..., :1], posterior.weights)
+
+    scalar = model.posterior(points, posterior_transform=First())
+    torch.testing.assert_close(scalar.mean, mean[..., :1])
 
 
 def test_fewer_digits_on_request(one_output):
@@ -321,6 +326,8 @@ def test_what_cannot_be_optimised_is_refused_in_words(one_output):
     refused(lambda: model.posterior(X.long()), "`X`", "int64")
     refused(lambda: model.posterior(POINTS[..., :1]), "`X`")
     refused(lambda: model.posterior(POINTS, observation_noise=POINTS), "`observation_noise`")
+    refused(lambda: model.posterior(POINTS, output_indices=[1]), "`output_indices`", "1 outputs")
+    refused(lambda: model.posterior(POINTS, posterior_transform=max), "`posterior_transform`")
     refused(lambda: model.condition_on_observations(X, PAIR), "posterior.update")
     refused(lambda: model.fantasize(X, None), "fit again", "qLogExpectedImprovement")
 
