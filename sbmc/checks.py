@@ -234,8 +234,8 @@ def require_path(name: str, value: object) -> Path:
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Suggest the choice that a mistyped name most resembles.
 
-    A choice is near if a third of the longer word, or less, has to be typed otherwise (letters put
-    in, left out, changed or swapped), or if it is the name with more behind or before it.
+    A choice is near if two fifths of the longer word, or less, have to be typed otherwise (letters
+    put in, left out, changed or swapped), or if it is the name with more behind or before it.
 
     Args:
         name: what was typed.
@@ -256,7 +256,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     for choice in choices:
         known = choice.lower()
         distance = float(edit_distance(typed, known))
-        if distance > max(len(typed), len(known)) / 3:
+        if distance > 0.4 * max(len(typed), len(known)):
             # Or its beginning, or its end.
             ends = known.startswith(typed) or known.endswith(typed)
             if len(typed) < _SHORTEST_PART or not ends:

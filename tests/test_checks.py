@@ -51,6 +51,7 @@ def test_nearest(typed, expected):
         ("partikel", " Did you mean 'particles'?"),
         ("prior_var", " Did you mean 'prior_variance'?"),
         ("layers", " Did you mean 'hidden_layers'?"),
+        ("sede", " Did you mean 'seed'?"),
         ("x", ""),
         ("s" * 10_000, ""),
     ],
