@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,6 +92,8 @@ class Explanation:
     measured_examples: int
     seconds_per_epoch: float
     advice: tuple[str, ...]
+    # The cell of a notebook that has shown it.
+    _shown_in: list[int] = field(default_factory=list, compare=False)
 
     def __str__(self) -> str:
         """The table, the time and the advice."""
@@ -119,6 +122,14 @@ class Explanation:
         return html_table(
             self.layers, caption="how sbmc evaluates it", headings=headings, notes=notes
         )
+
+    def _ipython_display_(self) -> None:
+        """Show the table in IPython, once in a cell: `explain` may be its last line."""
+        cell = sys.modules["IPython"].get_ipython().execution_count
+        if self._shown_in != [cell]:
+            self._shown_in[:] = [cell]
+            bundle = {"text/html": self._repr_html_(), "text/plain": str(self)}
+            sys.modules["IPython"].display.display(bundle, raw=True)
 
 
 def explain(
@@ -157,7 +168,11 @@ def explain(
     found = find_explanation(
         model, x, parameters=parameters, likelihood=likelihood, particles=particles, path=path
     )
-    print(found)
+    ipython = sys.modules.get("IPython")
+    if ipython is None or ipython.get_ipython() is None:
+        print(found)
+    else:
+        found._ipython_display_()
     return found
 
 
