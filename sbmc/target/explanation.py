@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,8 +92,6 @@ class Explanation:
     measured_examples: int
     seconds_per_epoch: float
     advice: tuple[str, ...]
-    # The cell of a notebook that has shown it.
-    _shown_in: list[int] = field(default_factory=list, compare=False)
 
     def __str__(self) -> str:
         """The table, the time and the advice."""
@@ -126,8 +124,8 @@ class Explanation:
     def _ipython_display_(self) -> None:
         """Show the table in IPython, once in a cell: `explain` may be its last line."""
         cell = sys.modules["IPython"].get_ipython().execution_count
-        if self._shown_in != [cell]:
-            self._shown_in[:] = [cell]
+        if self.__dict__.get("_shown_in") != cell:
+            self.__dict__["_shown_in"] = cell  # not a field: those are what was found
             bundle = {"text/html": self._repr_html_(), "text/plain": str(self)}
             sys.modules["IPython"].display.display(bundle, raw=True)
 
