@@ -10,12 +10,15 @@
 # larger is better.)
 
 # %%
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from botorch.acquisition.logei import qLogExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.optim import optimize_acqf
 from botorch.test_functions import Branin
@@ -25,6 +28,11 @@ from torch.quasirandom import SobolEngine
 
 import sbmc
 from sbmc.estimators.botorch import SBMCModel
+
+# Points that the Gaussian process measures twice make its matrices nearly singular, of which it tells.
+# Whether posteriors are ok is counted below.
+warnings.filterwarnings("ignore", "A not p.d.|.*Optimization failed|`scipy_minimize`")
+warnings.filterwarnings("ignore", category=sbmc.HealthWarning)
 
 branin = Branin(negate=True)
 low, high = branin.bounds.double()
@@ -36,7 +44,7 @@ def experiment(points):
 
 
 # %% quick="seeds, rounds, epochs = 1, 2, 100"
-seeds, rounds, epochs = 10, 12, 1000  # runs, rounds of two experiments, length of chains
+seeds, rounds, epochs = 8, 12, 1000  # runs, rounds of two experiments, length of chains
 
 # %% [markdown]
 # ## The models
@@ -49,6 +57,9 @@ seeds, rounds, epochs = 10, 12, 1000  # runs, rounds of two experiments, length 
 
 
 # %%
+verdicts = []
+
+
 def network_posterior(points, values, seed):
     torch.manual_seed(seed)
     standardise = Standardize(m=1)
@@ -58,11 +69,12 @@ def network_posterior(points, values, seed):
     trained = sbmc.train_map(network, data, max_epochs=200, learning_rate=0.01, **options)
     sampler = sbmc.AutoHMC(epochs=epochs)
     posterior = sbmc.fit(trained, data, s=1.0, sampler=sampler, particles=32, **options)
+    verdicts.append(posterior.health.word)
     return SBMCModel(posterior, outcome_transform=standardise)
 
 
 def gaussian_process(points, values, seed):
-    model = SingleTaskGP(points, values)
+    model = SingleTaskGP(points, values, input_transform=Normalize(d=2, bounds=cube))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     return model
 
@@ -113,6 +125,7 @@ for name, regret in regrets.items():
     print(
         f"  {name:18s} median {np.median(final):6.3f}, best {final[0]:6.3f}, worst {final[-1]:6.3f}"
     )
+print(f"{verdicts.count('ok')} of {len(verdicts)} posteriors are ok")
 pairs = zip(regrets["network"][:, -1], regrets["random search"][:, -1], strict=True)
 print(f"the network is ahead of random search in {sum(a < b for a, b in pairs)} of {seeds} runs")
 
@@ -138,7 +151,10 @@ right.legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
-# RESULT
+# Both models are far ahead of random search, which wins one run by luck. The Gaussian process gets to the
+# maximum in fewer experiments, and more reliably; with two inputs and a smooth function that was to be
+# expected, and it costs less. The network catches up in the end. A few of its posteriors are not ok:
+# chains of this length are short for points that lie close together.
 #
 # ## Where to go on
 #
