@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,9 +27,7 @@ def resume_command(
     quiet: QuietOption = False,
 ) -> int:
     """Continue a run that was stopped or killed, or all such runs below a folder."""
-    from sbmc_studies.commands.resume import resume
-
-    return resume(run, execution.read(), quiet=quiet, debug=debug)
+    return load_work().resume(run, execution.read(), quiet=quiet, debug=debug)
 
 
 @with_option_groups
@@ -45,12 +43,12 @@ def extend_command(
     quiet: QuietOption = False,
 ) -> int:
     """Add islands to a run that has ended, without touching the old ones."""
-    from sbmc_studies.commands.resume import extend
-
     if islands is None:
         raise BadInput("`islands` must be given, such as 16 or +8, but got nothing.")
     changes = execution.read()
-    return extend(run, islands, changes, also_islands=also_islands, quiet=quiet, debug=debug)
+    return load_work().extend(
+        run, islands, changes, also_islands=also_islands, quiet=quiet, debug=debug
+    )
 
 
 def merge_command(
@@ -66,11 +64,9 @@ def merge_command(
     quiet: QuietOption = False,
 ) -> int:
     """Put the islands of several runs together as one; nothing is sampled."""
-    from sbmc_studies.commands.resume import merge
-
     if out is None:
         raise BadInput("`out` must be given: a folder for the result, but got nothing.")
-    return merge(
+    return load_work().merge(
         runs,
         out,
         also_islands=also_islands,
@@ -80,3 +76,10 @@ def merge_command(
         quiet=quiet,
         debug=debug,
     )
+
+
+def load_work() -> Any:
+    """The module with the work of these commands, which takes a while to import."""
+    from sbmc_studies.commands import resume
+
+    return resume

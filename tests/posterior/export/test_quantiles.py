@@ -28,6 +28,21 @@ def test_they_are_those_of_the_mixture(dtype):
         assert torch.allclose(quantile.double(), mixture.quantile(level), atol=2e-5, rtol=0)
 
 
+@pytest.mark.parametrize(("level", "most"), [(0.95, 1e-5), (0.9995, 5e-4)])
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.float32, 1), (torch.float64, 20)])
+def test_ends_of_intervals_are_as_exact_as_the_page_says(level, most, dtype, factor):
+    rng = torch.Generator().manual_seed(0)
+    means = 3 * torch.randn(80, 400, 1, generator=rng, dtype=torch.float64)
+    deviations = torch.rand(80, 400, 1, generator=rng, dtype=torch.float64).exp()
+    weights = torch.full((80,), 1 / 80, dtype=torch.float64)
+    mixture = PredictiveMixture(Normal(means, deviations), weights)
+    ends = [1 - level, level]
+    found = mixture_quantiles(*(part.to(dtype) for part in (means, deviations, weights)), ends)
+    for end, quantile in zip(ends, found, strict=True):
+        error = (quantile.double() - mixture.quantile(end)).abs() / deviations.amin(0)
+        assert float(error.max()) < most / factor
+
+
 def test_they_are_no_mean_of_the_quantiles():
     means = torch.tensor([[[-9.0]], [[9.0]]])
     found = mixture_quantiles(means, torch.ones(2, 1, 1), torch.tensor([0.9, 0.1]), [0.5, 0.95])
