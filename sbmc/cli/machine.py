@@ -28,6 +28,7 @@ EXTRAS = {
     "plots": ("matplotlib",),
     "pandas": ("pandas",),
     "conformal": ("mapie",),
+    "botorch": ("botorch",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "serve": ("starlette", "uvicorn"),
     "hub": ("huggingface_hub",),

@@ -13,6 +13,7 @@ PACKAGES = (
     *("sbmc.diagnostics", "sbmc.confidence", "sbmc.embedding", "sbmc.language", "sbmc.training"),
     *("sbmc.tuning", "sbmc.estimators", "sbmc.likelihoods", "sbmc.islands.executors"),
     "sbmc_serve",
+    "sbmc.estimators.botorch",
 )
 RESULT = "a result, which the library makes"
 PROTOCOL = "what an object of the user's own must have; only the library calls it"
@@ -29,7 +30,8 @@ LEFT_OUT = {
             *("Diagnostics", "Extent", "RiskCoverage", "ConfidenceReport", "Decision", "Detection"),
             *("Guarantee", "IntervalDecision", "SplitStudy", "HeadRun", "Source", "TextStates"),
             *("FrozenModel", "Weights", "Cell", "Point", "Tuning", "Done", "TargetMoments"),
-            *("Confidence", "IntervalConfidence", "BaseConfidence"),
+            *("Confidence", "IntervalConfidence", "BaseConfidence", "ParticlePosterior"),
+            *("PosteriorClassifier", "PosteriorRegressor"),
         ),
         RESULT,
     ),
@@ -45,6 +47,15 @@ LEFT_OUT = {
     **dict.fromkeys(("from_state", "to_state"), STORED),
     # Methods, by their classes.
     "LoraHead.forward": TORCH,
+    **dict.fromkeys(
+        (
+            *("ParticleSampler", "ParticleSampler.forward", "SBMCModel.forward"),
+            *("ParticlePosterior.rsample", "ParticlePosterior.at", "SBMCModel.subset_output"),
+        ),
+        "called by BoTorch",
+    ),
+    "SBMCModel.condition_on_observations": "refuses whatever it is given",
+    "SBMCModel.fantasize": "refuses whatever it is given",
     "Posterior.outputs": "one batch that `predict` has checked",
     "DataBundle.part": "for the studies, which check their settings",
     "Drift.moved": "takes `inputs` or `uncertainties` of the drift itself",
