@@ -147,7 +147,7 @@ right.plot(*points.T, "o", color="white", mec="black", ms=4, label="experiments"
 optima = 2 * (torch.tensor(branin._optimizers).double() - low) / (high - low) - 1
 right.plot(*optima.T, "x", color="C1", ms=8, mew=2, label="true maxima")
 right.set(title="mean of the posterior", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-right.legend(loc="upper right")
+right.legend(loc="upper right", frameon=True, facecolor="white", framealpha=1)
 plt.show()
 
 # %% [markdown]
