@@ -153,8 +153,8 @@ plt.show()
 # %% [markdown]
 # Both models are far ahead of random search, which wins one run by luck. The Gaussian process gets to the
 # maximum in fewer experiments, and more reliably; with two inputs and a smooth function that was to be
-# expected, and it costs less. The network catches up in the end. A few of its posteriors are not ok:
-# chains of this length are short for points that lie close together.
+# expected. The network catches up in the end. A few of its posteriors are not ok; why was not looked
+# into, and `posterior.health.reasons` would say.
 #
 # ## Where to go on
 #
