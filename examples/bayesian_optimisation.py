@@ -147,14 +147,14 @@ right.plot(*points.T, "o", color="white", mec="black", ms=4, label="experiments"
 optima = 2 * (torch.tensor(branin._optimizers).double() - low) / (high - low) - 1
 right.plot(*optima.T, "x", color="C1", ms=8, mew=2, label="true maxima")
 right.set(title="mean of the posterior", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-right.legend(loc="upper right")
+right.legend(loc="upper right", frameon=True, facecolor="white", framealpha=1)
 plt.show()
 
 # %% [markdown]
 # Both models are far ahead of random search, which wins one run by luck. The Gaussian process gets to the
 # maximum in fewer experiments, and more reliably; with two inputs and a smooth function that was to be
-# expected, and it costs less. The network catches up in the end. A few of its posteriors are not ok:
-# chains of this length are short for points that lie close together.
+# expected. The network catches up in the end. A few of its posteriors are not ok; why was not looked
+# into, and `posterior.health.reasons` would say.
 #
 # ## Where to go on
 #
