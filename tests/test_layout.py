@@ -79,13 +79,7 @@ LATE = {
     "sbmc.cli.head imports sbmc.embedding": _QUICK,
     "sbmc.cli.posterior_commands imports sbmc.cli.posterior_work": _QUICK,
     "sbmc_serve.command imports sbmc_serve.running": _QUICK,
-    "sbmc_studies.commands.listing imports sbmc_studies.commands.show": _QUICK,
-    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.figure": _QUICK,
-    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.report": _QUICK,
-    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.table": _QUICK,
-    "sbmc_studies.commands.resume_commands imports sbmc_studies.commands.resume": _QUICK,
-    "sbmc_studies.commands.run_commands imports sbmc_studies.commands.run": _QUICK,
-    "sbmc_studies.commands.run_commands imports sbmc_studies.commands.tune": _QUICK,
+    "sbmc_studies.commands.loading imports sbmc_studies.commands.work": _QUICK,
 }
 
 

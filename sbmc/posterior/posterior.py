@@ -355,10 +355,7 @@ class Posterior(Compressible, Living, Shareable, Generic[PredictionT]):
         return to_arviz(self, draws=draws)
 
     def save(self, path: str | Path, *, dtype: torch.dtype | str | None = None) -> None:
-        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it.
-
-        Positions are stored in `dtype`: `"bfloat16"` takes half the bytes of float32.
-        """
+        """Write one file (safetensors), which `sbmc.load` reads; positions are stored in `dtype`."""
         from sbmc.posterior.saving import save
 
         save(self if dtype is None else stored_as(self, dtype), self._model, path)
