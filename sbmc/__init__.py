@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.checks import BadInput
-    from sbmc.estimators import SBMCClassifier, SBMCRegressor
+    from sbmc.estimators import SBMCClassifier, SBMCRegressor, as_estimator
     from sbmc.fitting.budget import Budget
     from sbmc.fitting.compute import Compute
     from sbmc.fitting.fit import fit
@@ -52,7 +52,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
-    "sbmc.estimators": ("SBMCClassifier", "SBMCRegressor"),
+    "sbmc.estimators": ("SBMCClassifier", "SBMCRegressor", "as_estimator"),
     "sbmc.islands.executors": ("InProcess", "Processes", "Ray"),
     "sbmc.fitting.budget": ("Budget",),
     "sbmc.fitting.compute": ("Compute",),
@@ -162,6 +162,7 @@ __all__ = [
     "SBMCRegressor",
     "StudentT",
     "WeightDecay",
+    "as_estimator",
     "build_target",
     "class_weights",
     "describe_prior",

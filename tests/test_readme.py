@@ -136,8 +136,10 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
         "run_report",
         "run_export",
         "run_drift",
+        "run_card",
     ):
         monkeypatch.setattr(f"sbmc.cli.posterior_work.{worker}", lambda *given, **options: 0)
+    monkeypatch.setattr("sbmc_serve.running.run_serve", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.embed.run_embed", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.head.show_head", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.explaining.explain_own_model", lambda *arguments, **options: None)

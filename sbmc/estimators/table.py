@@ -107,7 +107,7 @@ def fit_table(
         layers[-1].out_features,
         ACTIVATION.__name__,
     )
-    data: dict[str, Any] = {"kind": TABLE, **encoding.as_dict()}
+    data: dict[str, Any] = {"kind": TABLE, **encoding.as_dict(), "rows": len(inputs)}
     if encoding.classes is None:
         data["abstain_above"] = doubtful_deviation(posterior, inputs)
     posterior.recipe = Recipe(described, data)

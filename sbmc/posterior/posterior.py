@@ -27,6 +27,7 @@ from sbmc.posterior.living.methods import Living
 from sbmc.posterior.mixture import Mixture
 from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
+from sbmc.posterior.sharing import Shareable
 from sbmc.posterior.streaming import models, predict, samples
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
 from sbmc.prediction.kinds import PredictionT
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from sbmc.prior.gaussian import AnchoredPrior
 
 
-class Posterior(Compressible, Living, Generic[PredictionT]):
+class Posterior(Compressible, Living, Shareable, Generic[PredictionT]):
     """A weighted ensemble of the model's parameters.
 
     For a type checker it is a `Posterior` of what it predicts; see `sbmc.prediction.kinds`.
@@ -354,10 +355,7 @@ class Posterior(Compressible, Living, Generic[PredictionT]):
         return to_arviz(self, draws=draws)
 
     def save(self, path: str | Path, *, dtype: torch.dtype | str | None = None) -> None:
-        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it.
-
-        Positions are stored in `dtype`: `"bfloat16"` takes half the bytes of float32.
-        """
+        """Write one file (safetensors), which `sbmc.load` reads; positions are stored in `dtype`."""
         from sbmc.posterior.saving import save
 
         save(self if dtype is None else stored_as(self, dtype), self._model, path)

@@ -105,6 +105,31 @@ def _core() -> list[Subject]:
         Subject("distilled.save", distilled.save, {"path": f"{folder}/once_more"}),
         Subject("Distilled.load", sbmc.Distilled.load, {"path": f"{folder}/distilled"}),
         Subject(
+            "posterior.save_pretrained",
+            classes.save_pretrained,
+            {"folder": f"{folder}/shared", "evaluate": data, "overwrite": True},
+            ("labels",),
+        ),
+        Subject(
+            "distilled.save_pretrained",
+            distilled.save_pretrained,
+            {"folder": f"{folder}/shared_too", "overwrite": True},
+            ("labels",),
+        ),
+        *(
+            Subject(
+                f"{each.__name__}.from_pretrained",
+                each.from_pretrained,
+                {"source": source, "model": given, "local_files_only": True},
+                ("path", "network"),
+                frozenset(["local_files_only"]),  # nothing may be fetched here
+            )
+            for each, source, given in (
+                (sbmc.Posterior, classes.save_pretrained(f"{folder}/a"), network()),
+                (sbmc.Distilled, distilled.save_pretrained(f"{folder}/b"), None),
+            )
+        ),
+        Subject(
             "posterior.confidence", classes.confidence, {"data": data}, left_out=frozenset(["ood"])
         ),
         Subject(
