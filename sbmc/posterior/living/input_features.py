@@ -58,7 +58,7 @@ def input_features(inputs: Inputs) -> np.ndarray:
         >>> input_features(torch.tensor([[1.0, 2.0]])).tolist()
         [[1.0, 2.0]]
         >>> input_features(torch.ones(1, 10, 10))[0, :3].tolist()
-        [1.0, 0.0, 0.8]
+        [1.0, 0.0, 0.6]
     """
     parts = [inputs] if isinstance(inputs, Tensor) else _parts(inputs)
     return np.concatenate([_features_of_one(part) for part in parts], axis=1)

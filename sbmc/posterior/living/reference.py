@@ -106,7 +106,7 @@ class Reference:
             >>> reference = Reference(200, True, ("column 0",), (kept,), {"epistemic": kept}, "")
             >>> drift = reference.compare(epistemic=np.linspace(1, 2, 50))
             >>> drift.drifted, drift.uncertainties[0].distance
-            (True, 0.995)
+            (True, 0.98)
         """
         require(is_number(level) and 0 < level < 1, "level", "in (0, 1)", level)
         given = dict(zip(SERIES, (total, aleatoric, epistemic, score, abstained), strict=True))
