@@ -355,7 +355,7 @@ class Posterior(Compressible, Living, Shareable, Generic[PredictionT]):
         return to_arviz(self, draws=draws)
 
     def save(self, path: str | Path, *, dtype: torch.dtype | str | None = None) -> None:
-        """Write one file (safetensors), which `sbmc.load` reads; positions are stored in `dtype`."""
+        """Write one file (safetensors), which `sbmc.load` reads; positions are in `dtype`."""
         from sbmc.posterior.saving import save
 
         save(self if dtype is None else stored_as(self, dtype), self._model, path)
