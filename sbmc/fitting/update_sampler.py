@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sbmc import samplers
 from sbmc.checks import BadInput, require
 from sbmc.samplers.contract import Sampler
-from sbmc.samplers.smc.data_tempering import DataTempering
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
@@ -46,26 +45,14 @@ def update_sampler(posterior: Posterior, given: Any) -> Sampler:
     good = isinstance(chosen, Sampler) and dataclasses.is_dataclass(chosen)
     require(good, "sampler", "settings such as sbmc.HMC(...) or sbmc.SMC(...)", chosen)
     tempered = posterior.settings["sampler"] == "SMC"
-    if tempered != isinstance(chosen, samplers.SMC):
+    if tempered != chosen.tempers_data:
         # SMC needs draws of the old posterior with their evidence; chains would lose it.
         raise BadInput(
             "`sampler` must be SMC for a posterior of SMC and a chain for one of chains, but got "
             f"{type(chosen).__name__} for one of {posterior.settings['sampler']}. {AGAIN}"
         )
-    if not isinstance(chosen, samplers.SMC):
-        return chosen
-    mutations = chosen.mutations if isinstance(chosen.mutations, int) else max(chosen.mutations)
-    rows, particles = posterior.positions.shape[1], int(posterior.settings["particles"])
-    if chosen.waste_free:
-        mutations = rows // particles
-    return replace(
-        chosen,
-        move=DataTempering(chosen.move),
-        mutations=mutations,
-        temperatures=None,
-        step_sizes=None,
-        pilot=False,
-    )
+    particles = int(posterior.settings["particles"])
+    return chosen.for_added_data(posterior.positions.shape[1], particles)
 
 
 def fitted_with(posterior: Posterior) -> dict[str, Any]:

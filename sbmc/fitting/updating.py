@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sbmc import samplers
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.fitting.assembly import (
     Subject,
@@ -42,7 +41,7 @@ from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.weights import STACKED
 from sbmc.randomness import Stream, generator, require_seed
 from sbmc.samplers.contract import Sampler
-from sbmc.samplers.smc.data_tempering import DataTempering, GrowingTarget
+from sbmc.samplers.smc.data_tempering import GrowingTarget
 from sbmc.samplers.smc.resampling import RESAMPLING
 from sbmc.storage.digests import DIGITS, digest
 from sbmc.target.builder import EngineBuilder
@@ -304,12 +303,7 @@ def _settings(
 ) -> dict[str, Any]:
     """The settings of the updated posterior."""
     kept = {name: value for name, value in posterior.settings.items() if name not in OF_THE_FIT}
-    sampler = algorithm
-    if isinstance(algorithm, samplers.SMC):
-        # As a user would write it: the wrapping of its kernel is a matter of the update.
-        move = algorithm.move
-        assert isinstance(move, DataTempering)
-        sampler = replace(algorithm, move=move.kernel)
+    sampler = algorithm.as_given()
     identity = {**kept["identity"], "data": digest(examples.inputs, examples.targets)}
     return {
         **kept,

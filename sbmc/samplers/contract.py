@@ -80,6 +80,8 @@ class Sampler:
         draws: states that are kept of each chain.
         batch_size: examples per mini-batch; None for a sampler that evaluates all data at once.
         pilot: whether `learn` is called once, before the islands run.
+        tempers_data: whether added data are tempered in, with their evidence (`for_added_data`);
+            otherwise chains go on from where they ended.
         independent_particles: whether the particles of an island share nothing, so that they may be
             sampled one after another where they do not fit into memory together.
     """
@@ -93,6 +95,7 @@ class Sampler:
     draws: int = 1
     batch_size: int | None = None
     pilot: bool = False
+    tempers_data: ClassVar[bool] = False
     independent_particles: ClassVar[bool] = False
 
     def population(self, particles: int) -> int:
@@ -171,6 +174,19 @@ class Sampler:
             learned: what `learn` returned, with lists for tuples if it comes from a checkpoint.
         """
         raise NotImplementedError
+
+    def for_added_data(self, per_island: int, particles: int) -> Self:
+        """The settings of an update with more data; by default the same.
+
+        Args:
+            per_island: positions that an island has kept.
+            particles: of an island, of which each may have kept several positions.
+        """
+        return self
+
+    def as_given(self) -> Self:
+        """The settings as a user would write them, from those of `for_added_data`."""
+        return self
 
     @classmethod
     def remedies(

@@ -64,6 +64,10 @@ LEFT_OUT = {
     "Tuning.from_dict": STORED,
     "BaseConfidence.score": "abstract",
     **dict.fromkeys(
+        ("PosteriorClassifier.fit", "PosteriorRegressor.fit"),
+        "always refused, whatever it is given",
+    ),
+    **dict.fromkeys(
         ("BaseConfidence.bind", "Confidence.bind", "IntervalConfidence.bind"),
         "`posterior.confidence` and `load` call it",
     ),

@@ -25,6 +25,7 @@ from sbmc.samplers.hmc import HMC
 from sbmc.samplers.kernel import Kernel
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.remedies import LONGER, Symptom, call_of
+from sbmc.samplers.smc.data_tempering import DataTempering
 from sbmc.samplers.smc.diagnostics import SMCRun
 from sbmc.samplers.smc.driver import run_smc
 from sbmc.samplers.smc.increments import AdaptiveIncrement, check_temperatures
@@ -97,6 +98,7 @@ class SMC(Sampler):
 
     default_start = "prior"
     default_weights = "evidence"
+    tempers_data: ClassVar[bool] = True
 
     summary: ClassVar[str] = (
         "sequential Monte Carlo: a population led from the prior to the posterior"
@@ -258,6 +260,24 @@ class SMC(Sampler):
             temperatures=tuple(learned["temperatures"]),
             step_sizes=tuple(learned["step_sizes"]),
             mutations=learned["mutations"],
+        )
+
+    def for_added_data(self, per_island: int, particles: int) -> Self:
+        """Moves that leave old data as they are, and a schedule that adapts."""
+        most = self.mutations if isinstance(self.mutations, int) else max(self.mutations)
+        return replace(
+            self,
+            move=DataTempering(self.move),
+            mutations=per_island // particles if self.waste_free else most,
+            temperatures=None,
+            step_sizes=None,
+            pilot=False,
+        )
+
+    def as_given(self) -> Self:
+        """The wrapping of the kernel is a matter of the update."""
+        return (
+            replace(self, move=self.move.kernel) if isinstance(self.move, DataTempering) else self
         )
 
     @classmethod
