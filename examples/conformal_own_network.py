@@ -89,7 +89,7 @@ def intervals(regressor, calibration, X):
 
 # %%
 rows = []
-for seed in range(seeds):
+for seed in range(100, 100 + seeds):
     X_train, X_rest, y_train, y_rest = train_test_split(
         patients, targets, test_size=0.5, random_state=seed
     )
