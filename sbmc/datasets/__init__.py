@@ -7,9 +7,10 @@ from os import PathLike
 from sbmc.checks import require_choice
 from sbmc.datasets import digits
 from sbmc.datasets.bundle import DataBundle
+from sbmc.datasets.in_place import rows_in_place
 from sbmc.datasets.locate import DataNotFound
 
-__all__ = ["DATASETS", "DataBundle", "DataNotFound", "load_dataset"]
+__all__ = ["DATASETS", "DataBundle", "DataNotFound", "load_dataset", "rows_in_place"]
 
 DATASETS: dict[str, str] = {"digits": digits.DESCRIPTION}
 """The name of each data set, and a line about it."""

@@ -23,6 +23,7 @@ from sbmc.checks import BadInput, Phrase, describe_value, require
 from sbmc.model.hugging_face import in_torch_format, refuse_splits
 from sbmc.model.reading import dataset_length, read_batch
 from sbmc.storage.arrays import as_tensor
+from sbmc.storage.lazy_rows import LazyRows, TensorReader
 from sbmc.storage.tables import is_table
 
 # A model's inputs: one tensor, a tuple (positional arguments) or a dict (keyword arguments).
@@ -32,6 +33,8 @@ LABEL_KEYS = ("labels", "label", "targets", "target")
 READ_BATCH = 256
 # Items read a second time. All of a small data set, so that even rare augmentation shows.
 REREAD_ITEMS = 10_000
+# Tensors of more bytes are not converted as a whole, but row by row when they are read.
+CONVERTED_BYTES = 2**30
 STEADY = "the same each time it is read (no random augmentation)"
 
 
@@ -85,12 +88,23 @@ class Examples:
         return tree_map(lambda t: t[index], self.inputs), self.targets[index]
 
     def to(self, *, dtype: torch.dtype, device: torch.device | str = "cpu") -> Examples:
-        """Floating-point tensors in `dtype`, everything on `device`."""
+        """Floating-point tensors in `dtype`, everything on `device`.
+
+        Large inputs are converted when they are read: as a whole they would be in memory twice.
+        """
 
         def convert(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
 
-        return Examples(tree_map(convert, self.inputs), convert(self.targets))
+        def when_read(tensor: Tensor) -> Tensor:
+            size = tensor.numel() * dtype.itemsize
+            other = tensor.is_floating_point() and tensor.dtype != dtype
+            if other and size > CONVERTED_BYTES and tensor.device.type == "cpu":
+                lazy = isinstance(tensor, LazyRows)
+                tensor = tensor if lazy else LazyRows(TensorReader(tensor), "data inputs")
+            return convert(tensor)
+
+        return Examples(tree_map(when_read, self.inputs), convert(self.targets))
 
 
 def concatenate(first: Examples, second: Examples) -> Examples:
@@ -175,15 +189,22 @@ def _form(inputs: Inputs) -> str:
 
 
 def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
-    """Inputs alone: tensors or arrays, in a tuple or a dict if there are several."""
+    """Inputs alone: tensors or arrays, in a tuple or a dict if there are several.
+
+    Large memory-mapped arrays stay in their files: see `sbmc.storage.lazy_rows`.
+    """
     refuse_splits(inputs, name)
     if _is_mapping(inputs):
         named = all(isinstance(key, str) for key in inputs.keys())  # noqa: SIM118
         require(named, name, "a dict of tensors by the names of forward's arguments", inputs)
-        return {key: as_tensor(inputs[key], f"{name}[{key!r}]") for key in inputs.keys()}  # noqa: SIM118
+        return {
+            key: as_tensor(inputs[key], f"{name}[{key!r}]", in_place=True)
+            for key in inputs.keys()  # noqa: SIM118
+        }
     if isinstance(inputs, tuple):
-        return tuple(as_tensor(value, f"{name}[{i}]") for i, value in enumerate(inputs))
-    return as_tensor(inputs, name)
+        parts = enumerate(inputs)
+        return tuple(as_tensor(value, f"{name}[{i}]", in_place=True) for i, value in parts)
+    return as_tensor(inputs, name, in_place=True)
 
 
 def batch_inputs(batch: Any, name: str = "inputs", arity: int | None = None) -> Inputs:
@@ -219,6 +240,8 @@ def check_inputs(inputs: Inputs, name: str, *, finite: bool = True) -> None:
 
 
 def _require_finite(tensor: Tensor, name: str) -> None:
+    if isinstance(tensor, LazyRows):
+        return  # its rows are checked when they are read
     # One pass without a mask: a sum of what is not finite is not finite.
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor.sum())):
         bad = int((~torch.isfinite(tensor)).sum())

@@ -20,6 +20,7 @@ from torch import Tensor
 from sbmc.checks import is_number, require, require_choice, require_count
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise, PhiloxNoise
+from sbmc.samplers.orders import BatchesInOrder, draw_orders
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
 from sbmc.samplers.snapshot import (
     NO_CHECKPOINTS,
@@ -215,8 +216,8 @@ def run_passes(
         noise, size = rng.select(active), settings.size_at(epoch)
         backwards = settings.paired and epoch % 2 == 1
         if not backwards:
-            order = noise.permutations(len(batches))
-        parts = list(order.split(settings.batch_size, dim=1))
+            order = draw_orders(noise, len(batches))
+        parts = BatchesInOrder(order, len(batches), settings.batch_size)
         broken = torch.zeros(len(order), dtype=torch.bool, device=start.device)
         # No value is looked at inside the loop: on a GPU, looking waits.
         for index in reversed(parts) if backwards else parts:
