@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    default_collate,
-)
+from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from sbmc.checks import BadInput, Phrase, describe_value, require
 from sbmc.model.hugging_face import in_torch_format, refuse_splits
-from sbmc.model.reading import dataset_length, read_batch
+from sbmc.model.loaders import STEADY, chosen_rows
+from sbmc.model.reading import READ_BATCH, dataset_length, read_batch
 from sbmc.storage.arrays import as_tensor
+from sbmc.storage.digests import digest
 from sbmc.storage.lazy_rows import LazyRows, TensorReader
 from sbmc.storage.tables import is_table
 
@@ -30,12 +24,14 @@ from sbmc.storage.tables import is_table
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 
 LABEL_KEYS = ("labels", "label", "targets", "target")
-READ_BATCH = 256
 # Items read a second time. All of a small data set, so that even rare augmentation shows.
 REREAD_ITEMS = 10_000
+TWO_READS = (
+    "two reads that differ; `fit` samples with random augmentation by consent, "
+    "compute=sbmc.Compute(augment=True), and a sampler on mini-batches"
+)
 # Tensors of more bytes are not converted as a whole, but row by row when they are read.
 CONVERTED_BYTES = 2**30
-STEADY = "the same each time it is read (no random augmentation)"
 
 
 def tree_map(function: Callable[[Tensor], Tensor], inputs: Inputs) -> Inputs:
@@ -106,6 +102,15 @@ class Examples:
 
         return Examples(tree_map(when_read, self.inputs), convert(self.targets))
 
+    def identity(self) -> str:
+        """A digest of the data."""
+        return digest(self.inputs, self.targets)
+
+    @property
+    def rows(self) -> int:
+        """How many examples the likelihood is of."""
+        return len(self.targets)
+
 
 def concatenate(first: Examples, second: Examples) -> Examples:
     """The examples of `first` followed by those of `second`."""
@@ -142,9 +147,12 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     elif isinstance(data, IterableDataset) or (
         isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset)
     ):
-        raise BadInput(f"`{name}` must be a map-style data set, but got an iterable one.")
+        raise BadInput(
+            f"`{name}` must be a map-style data set, but got an iterable one. `fit` reads it in "
+            "passes with a sampler on mini-batches, such as sampler=sbmc.SGHMC(...)."
+        )
     elif isinstance(data, DataLoader):
-        examples = _read(data.dataset, _chosen(data, name), data.collate_fn, name)
+        examples = _read(data.dataset, chosen_rows(data, name), data.collate_fn, name)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_array(data):
         total = dataset_length(data, name)
         examples = _read(in_torch_format(data, name), range(total), default_collate, name)
@@ -260,36 +268,13 @@ def is_array(value: Any) -> bool:
     return array or _is_mapping(value)
 
 
-def _chosen(loader: DataLoader[Any], name: str) -> Sequence[Any]:
-    """The examples that a loader visits, in an order that does not depend on its shuffling."""
-    total = len(loader.dataset)  # type: ignore[arg-type]
-    batches: Any = loader.batch_sampler
-    rule = "a DataLoader that makes batches (with a batch_size or a batch_sampler)"
-    require(batches is not None, name, rule, Phrase("batch_size=None"))
-    sampler = batches.sampler if type(batches) is BatchSampler else None
-    whole = isinstance(sampler, SequentialSampler) or (
-        isinstance(sampler, RandomSampler)
-        and not sampler.replacement
-        and sampler.num_samples == total
-    )
-    if whole:
-        return range(total)
+def split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
+    """The inputs and targets of one batch of a loader.
 
-    def visit() -> list[Any]:
-        # A sampler may have no end; one visit too many is enough to see that some are repeated.
-        order = chain.from_iterable(batches) if sampler is None else sampler
-        return list(islice(order, total + 1))
-
-    with torch.random.fork_rng(devices=[]):
-        first, second = visit(), visit()
-    rule = "a DataLoader that visits no example twice"
-    require(len(set(first)) == len(first), name, rule, Phrase("a sampler that repeats some"))
-    same = set(first) == set(second)
-    require(same, name, STEADY, Phrase("a sampler that visits other examples each time"))
-    return sorted(first)
-
-
-def _split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
+    Args:
+        batch: `[inputs, targets]`, `[a, b, targets]`, or a dict with labels.
+        name: what error messages call it.
+    """
     if _is_mapping(batch):
         for key in LABEL_KEYS:
             if key in batch:
@@ -314,7 +299,7 @@ def _read(
     require(len(indices) > 0, name, "non-empty", Phrase("0 examples"))
 
     def batch(chosen: Sequence[Any]) -> Examples:
-        return Examples(*_split_batch(read_batch(dataset, chosen, name, collate), name))
+        return Examples(*split_batch(read_batch(dataset, chosen, name, collate), name))
 
     pieces = range(0, len(indices), READ_BATCH)
     try:
@@ -348,7 +333,7 @@ def _require_same(again: Examples, inputs: Inputs, targets: Tensor, name: str) -
     for second, first in pairs:
         # Values that are not finite are refused later, in their own words.
         same = torch.equal(second.nan_to_num(), first.nan_to_num())
-        require(same, name, STEADY, Phrase("two reads that differ"))
+        require(same, name, STEADY, Phrase(TWO_READS))
 
 
 def _check(examples: Examples, name: str) -> None:

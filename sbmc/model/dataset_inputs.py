@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.model.data import (
-    READ_BATCH,
     Inputs,
     batch_inputs,
     is_array,
@@ -18,7 +17,7 @@ from sbmc.model.data import (
     tree_map,
 )
 from sbmc.model.hugging_face import in_torch_format
-from sbmc.model.reading import dataset_length, read_batch
+from sbmc.model.reading import READ_BATCH, dataset_length, read_batch
 
 
 def is_dataset(value: Any) -> bool:

@@ -82,6 +82,7 @@ class Sampler:
         pilot: whether `learn` is called once, before the islands run.
         independent_particles: whether the particles of an island share nothing, so that they may be
             sampled one after another where they do not fit into memory together.
+        takes_streams: whether it reads data in passes alone, so that they need not be held.
     """
 
     summary: ClassVar[str]
@@ -94,6 +95,7 @@ class Sampler:
     batch_size: int | None = None
     pilot: bool = False
     independent_particles: ClassVar[bool] = False
+    takes_streams: ClassVar[bool] = False
 
     def population(self, particles: int) -> int:
         """How many positions an island of `particles` starts from."""

@@ -7,7 +7,7 @@ tensor: it has a shape and a dtype, and slices and selections of rows are ordina
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -139,9 +139,9 @@ class LazyRows(Tensor):
         rows = range(reader.shape[0]) if rows is None else rows
         shape = (len(rows), *reader.shape[1:])
         kind = reader.dtype if dtype is None else dtype
-        made = Tensor._make_wrapper_subclass(cls, shape, dtype=kind, device=device)  # type: ignore[attr-defined]
+        made = Tensor._make_wrapper_subclass(cls, shape, dtype=kind, device=torch.device(device))
         made.reader, made.argument, made.scale, made.rows = reader, name, scale, rows
-        return made  # type: ignore[no-any-return]
+        return made
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         """Shape and dtype; no row is read."""
@@ -205,9 +205,9 @@ class LazyRows(Tensor):
         """
         if self.nbytes > MOST_AT_ONCE:
             raise BadInput(
-                f"`{self.argument}` must be used in parts, since they are read in place, but got a use "
-                f"of all their {self.nbytes:,} bytes. Give an array in memory: np.array(...), or "
-                "some of the rows."
+                f"`{self.argument}` must be used in parts, since they are read in place, but got a "
+                f"use of all their {self.nbytes:,} bytes. Give an array in memory, "
+                "np.array(...), or some of the rows."
             )
         return self.read(range(len(self)))
 
@@ -281,9 +281,9 @@ def _index_select(lazy: LazyRows, dim: int, index: Tensor) -> Any:
 
 
 def _index(lazy: LazyRows, indices: Sequence[Tensor | None]) -> Any:
-    if len(indices) != 1 or indices[0] is None:
+    index = indices[0]
+    if len(indices) != 1 or index is None:
         return NotImplemented
-    (index,) = indices
     if index.dtype == torch.bool:
         index = index.nonzero()[:, 0]
     return lazy.read(index.reshape(-1)).unflatten(0, index.shape) if index.ndim else NotImplemented
@@ -299,7 +299,7 @@ def _to_copy(
     return lazy.changed(dtype=dtype, device=device)
 
 
-_OPERATIONS = {
+_OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.slice.Tensor: _slice,
     aten.split.Tensor: _split,
     aten.select.int: _select,

@@ -15,7 +15,8 @@ NEIGHBOURHOOD = 2**16
 
 def mapped_root(array: np.ndarray) -> np.memmap | None:
     """The memory-mapped array that an array is, or is a view of; None if it is in memory."""
-    found, part = None, array
+    found: np.memmap | None = None
+    part: Any = array
     while isinstance(part, np.ndarray):
         if isinstance(part, np.memmap):
             found = part

@@ -30,7 +30,7 @@ def test_batches_are_the_parts_of_the_order(monkeypatch):
     batches = BatchesInOrder(keys, 10, 4)
     assert [batch.shape[1] for batch in batches] == [4, 4, 2]
     assert torch.equal(torch.cat(list(batches), 1), permuted(keys, torch.arange(10), 10))
-    assert torch.equal(batches[-1], list(reversed(batches))[0])
+    assert torch.equal(batches[-1], next(reversed(batches)))
     assert [batch.tolist() for batch in batches[1:]] == [b.tolist() for b in list(batches)[1:]]
 
 
