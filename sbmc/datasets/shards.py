@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from sbmc.checks import BadInput, Phrase, require, require_flag
+from sbmc.storage.optional import load_parquet
 
 KINDS = (".npz", ".parquet")
 # Rows that are handed on together.
@@ -40,8 +41,9 @@ class Shards(IterableDataset[Any]):
         shuffle: whether the order is another one each time.
 
     Raises:
-        BadInput: there is no such folder, it has no files or files of both kinds, an array or
-            column is missing, or `pyarrow` is needed and not installed.
+        BadInput: there is no such folder, it has no files or files of both kinds, or an array or
+            column is missing.
+        ImportError: Parquet files need pyarrow, which is not installed.
 
     Examples:
         >>> import tempfile
@@ -138,7 +140,7 @@ class Shards(IterableDataset[Any]):
         yield parts[0] if alone else parts, targets
 
     def _table_blocks(self, file: Path) -> Iterator[tuple[Tensor, Tensor | None]]:
-        table = _parquet().ParquetFile(file)
+        table = load_parquet().ParquetFile(file)
         columns = self._columns(table.schema_arrow.names, file)
         read = columns if self.targets is None else [*columns, self.targets]
         for batch in table.iter_batches(batch_size=BLOCK_ROWS, columns=read):
@@ -164,7 +166,7 @@ class Shards(IterableDataset[Any]):
 
     def _count(self, file: Path) -> int:
         if self._tables:
-            table = _parquet().ParquetFile(file)
+            table = load_parquet().ParquetFile(file)
             self._columns(table.schema_arrow.names, file)
             return int(table.metadata.num_rows)
         wanted = [self.inputs] if isinstance(self.inputs, str) else list(self.inputs or ["inputs"])
@@ -201,17 +203,6 @@ def _require_names(needed: Sequence[str], names: Sequence[str], file: Path) -> N
     missing = [name for name in needed if name not in names]
     rule = f"files with {', '.join(map(repr, needed))}, which {file.name!r} has not all"
     require(not missing, "folder", rule, list(names))
-
-
-def _parquet() -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise BadInput(
-            "`folder` must have *.npz files where pyarrow is not installed, but got Parquet. "
-            "Install it: pip install 'sbmc[parquet]'."
-        ) from None
-    return parquet
 
 
 def _taken(inputs: Any, index: Tensor) -> Any:

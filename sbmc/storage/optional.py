@@ -100,6 +100,21 @@ def load_pandas() -> Any:
     return pandas
 
 
+def load_parquet() -> Any:
+    """The module pyarrow.parquet, imported when it is first needed.
+
+    Raises:
+        ImportError: pyarrow is not installed; the message names the extra.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            "Folders of Parquet files are read by pyarrow: pip install 'sbmc[parquet]'."
+        ) from error
+    return parquet
+
+
 def load_pillow() -> Any:
     """The module PIL.Image, imported when it is first needed.
 

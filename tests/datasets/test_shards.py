@@ -122,7 +122,8 @@ def test_folders_that_are_no_shards_are_refused(tmp_path, monkeypatch):
         return found(name, *arguments, **keywords)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    refused("where pyarrow is not installed, but got Parquet. Install it: pip install 'sbmc[")
+    with pytest.raises(ImportError, match=re.escape("pip install 'sbmc[parquet]'")):
+        Shards(tmp_path)
 
 
 def test_arrays_of_unequal_length_are_refused_when_they_are_read(tmp_path):
