@@ -33,7 +33,7 @@ ROWS, FEATURES, NOISE, PARTICLES = 200, 5, 1.0, 10
 PASSES = 80
 # Name, batch size, and settings: from little noise of the gradient to much of it.
 SAMPLERS = (
-    sbmc.SGHMC(epochs=PASSES, step_size=0.005, batch_size=50),
+    sbmc.SGHMC(epochs=5 * PASSES, step_size=0.005, batch_size=50),
     sbmc.SGHMC(epochs=PASSES, step_size=0.02, batch_size=50),
     sbmc.SGHMC(epochs=PASSES, step_size=0.02, batch_size=10),
     sbmc.SGLD(epochs=PASSES, step_size=0.002, batch_size=10),
