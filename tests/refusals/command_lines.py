@@ -130,6 +130,9 @@ def run(line: list[str]) -> Verdict:
     foreign = FOREIGN.search(last)
     if code == 1 and DOCUMENTED.match(last.removeprefix("sbmc: RuntimeError: ")):
         return Verdict(IN_WORDS, *label, last)
+    # A posterior that an earlier line made is not healthy, and whoever asks it is told so.
+    if code == 3 and last.startswith("sbmc: health of the posterior: not ok"):
+        return Verdict(WORKED, *label)
     if code == 2 and in_form and not foreign and len(last) <= MOST_CHARACTERS:
         return Verdict(IN_WORDS, *label, last)
     return Verdict(INTERNAL, *label, f"exit code {code}: {last[:300]}")

@@ -83,6 +83,11 @@ def _core() -> list[Subject]:
         Subject("posterior.thin", classes.thin, {"k": 2}, ("inputs", "data inputs")),
         Subject("posterior.distil", classes.distil, short, ("data inputs", "targets")),
         Subject("posterior of numbers.distil", numbers.distil, short, ("data inputs", "targets")),
+        *(
+            Subject(f"{kind}.export", each.export, {"path": f"{folder}/{kind}.pt2"})
+            for kind, each in (("posterior", classes), ("distilled", distilled))
+        ),
+        Subject("posterior of numbers.export", numbers.export, {"path": f"{folder}/numbers.pt2"}),
         Subject("distilled.predict", distilled.predict, {"inputs": X}),
         Subject("distilled.save", distilled.save, {"path": f"{folder}/once_more"}),
         Subject("Distilled.load", sbmc.Distilled.load, {"path": f"{folder}/distilled"}),
