@@ -122,8 +122,6 @@ def table(record: dict[str, Any]) -> str:
     rows = [["", "before", "sampling", "predicting"], ["---", "---:", "---:", "---:"]]
     held = [record[f"anonymous_{part}"] / 2**20 for part in ("before", "sampling", "predicting")]
     rows.append(["anonymous memory at its peak, MiB", *(f"{each:,.0f}" for each in held)])
-    spent = [record[f"seconds_{part}"] for part in ("sampling", "predicting")]
-    rows.append(["seconds", "", *(f"{each:.0f}" for each in spent)])
     return "\n".join(map(line, rows))
 
 

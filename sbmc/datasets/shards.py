@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
-from sbmc.checks import BadInput, Phrase, require, require_flag
+from sbmc.checks import BadInput, Phrase, require, require_flag, require_path
 from sbmc.storage.optional import load_parquet
 
 KINDS = (".npz", ".parquet")
@@ -65,9 +65,7 @@ class Shards(IterableDataset[Any]):
         dtype: torch.dtype = torch.float32,
         shuffle: bool = True,
     ) -> None:
-        known = isinstance(folder, str | os.PathLike)
-        require(known, "folder", "the path of a folder", folder)
-        path = Path(folder)
+        path = require_path("folder", folder)
         require(path.is_dir(), "folder", "a folder that exists", str(folder))
         good = isinstance(dtype, torch.dtype) and dtype.is_floating_point
         require(good, "dtype", "a floating-point torch.dtype", dtype)

@@ -211,6 +211,18 @@ class LazyRows(Tensor):
             )
         return self.read(range(len(self)))
 
+    def data_ptr(self) -> int:
+        """Refused: compiled code, which asks for it, has to be given rows in memory."""
+        raise BadInput(f"`{self.argument}` must be in memory here, but got rows in a file.")
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """All rows as an array in memory; see `whole`."""
+        return self.whole().numpy(force=force)
+
+    def tolist(self) -> Any:
+        """All rows as lists; see `whole`."""
+        return self.whole().tolist()
+
     def feed(self, state: Any) -> None:
         """Add some rows, spread evenly, to a digest of `hashlib`."""
         count = min(len(self), DIGEST_ROWS)

@@ -76,6 +76,9 @@ def test_the_record_shows_what_the_page_says():
     rows = json.loads((RECORDS / "shared_batches.json").read_text("utf-8"))["rows"]
     for row in rows:
         own, shared = row["own"], row["shared"]
-        assert shared["total"] == pytest.approx(own["total"], rel=0.15)
-        assert abs(own["correlation"]) < 0.03 < shared["correlation"]
-        assert shared["within"] < own["within"]
+        assert shared["total"] == pytest.approx(own["total"], rel=0.05)
+        assert abs(own["correlation"]) < 0.03
+        assert abs(shared["within"] - 1) < abs(own["within"] - 1)
+    # Small steps on large batches first; then the gradient's noise grows.
+    assert rows[0]["shared"]["correlation"] < 0.03
+    assert all(row["shared"]["correlation"] > 0.2 for row in rows[1:])

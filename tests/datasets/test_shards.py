@@ -100,7 +100,7 @@ def test_folders_that_are_no_shards_are_refused(tmp_path, monkeypatch):
 
     refused("`folder` must be a folder that exists", tmp_path / "nowhere")
     refused("`folder` must be a folder with files *.npz or *.parquet, of one kind, but got none in")
-    refused("`folder` must be the path of a folder, but got 3", 3)
+    refused("`folder` must be the path of a file or folder, as text, but got 3", 3)
     write_npz(tmp_path)
     refused("`folder` must be files with 'x', 'targets', which '0.npz' has not all", inputs="x")
     refused("`inputs` must be the name of an array or column", inputs=[])

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.datasets import rows_in_place
 from sbmc.model import data as model_data
-from sbmc.model.data import Examples
+from sbmc.model import dataset_inputs
+from sbmc.model.data import Examples, as_examples
 from sbmc.storage import arrays
 from sbmc.storage.lazy_rows import LazyRows
 
@@ -105,6 +107,29 @@ def test_large_tensors_of_another_dtype_are_converted_as_they_are_read(monkeypat
     sampler = sbmc.SGHMC(epochs=2, step_size=0.01)
     lazily = fitted(VALUES, sampler)
     assert torch.equal(lazily.positions, fitted(VALUES.astype(np.float32), sampler).positions)
+
+
+def test_tensors_in_files_are_used_where_they_are(tmp_path):
+    VALUES.astype(np.float32).tofile(tmp_path / "values")
+    tensor = torch.from_file(str(tmp_path / "values"), shared=False, size=360).view(90, 4)
+    held = as_examples((tensor, LABELS)).to(dtype=torch.float32)
+    assert held.inputs.data_ptr() == tensor.data_ptr()
+
+
+def test_predictions_of_large_data_sets_are_streamed(mapped, monkeypatch):
+    posterior = fitted(mapped, sbmc.SGHMC(epochs=2, step_size=0.01))
+    rows = torch.tensor(VALUES).float()
+    expected = posterior.predict(TensorDataset(rows, torch.tensor(LABELS)))
+    monkeypatch.setattr(dataset_inputs, "HELD_BYTES", rows.nbytes - 1)
+    found = posterior.predict(TensorDataset(rows, torch.tensor(LABELS)))
+    torch.testing.assert_close(found.mean, expected.mean)
+    assert expected.particles is not None
+    assert found.particles is None
+
+
+def test_compiled_code_is_never_given_the_address_of_rows_in_a_file(mapped):
+    with pytest.raises(BadInput, match="`inputs` must be in memory here, but got rows in a file"):
+        rows_in_place(mapped).data_ptr()
 
 
 def test_a_checkpoint_of_other_data_is_refused(mapped, tmp_path):
