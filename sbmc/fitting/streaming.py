@@ -102,6 +102,11 @@ def for_stream(request: FitRequest) -> FitRequest:
     }
     for name, given in refused.items():
         require(not given, name, remedies[name], shown)
+    if request.islands == 1:
+        logger.info(
+            "the particles of an island share the mini-batches of a stream, and the error that "
+            "comes from them; several islands show it"
+        )
     ordered = request.data.stream.source.ordered
     if getattr(request.sampler, "paired", False) and not ordered:
         raise BadInput(
