@@ -13,6 +13,7 @@ import typer
 
 from sbmc import __version__
 from sbmc.checks import BadInput, nearest
+from sbmc.cli.card_command import card_command
 from sbmc.cli.doctor import doctor_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
@@ -100,6 +101,16 @@ add_command(
     examples=[
         "sbmc export my.sbmc --to onnx --out model.onnx",
         "sbmc export my.sbmc --out model.pt2 --abstain epistemic:0.2",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "card",
+    card_command,
+    examples=[
+        "sbmc card my.sbmc --data test.csv --license mit --out my-posterior",
+        "sbmc card photos.sbmc --name 'Birds of the garden' --out birds",
     ],
     panel=OWN_NETWORKS,
 )

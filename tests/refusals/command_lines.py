@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from refusals.verdicts import (
@@ -61,7 +62,9 @@ ARGUMENTS = {
     "fit": ["--data", "rows.csv", "--out", "new.sbmc", "--hidden", "2", *QUICK],
     "predict": ["my.sbmc", "--data", "rows.csv", "--quiet"],
     "evaluate": ["my.sbmc", "--data", "rows.csv", "--quiet"],
+    "card": ["my.sbmc", "--out", "folder", "--data", "rows.csv", "--quiet"],
     "export": ["my.sbmc", "--out", "graph.pt2", "--quiet"],
+    "serve": ["my.sbmc", "--port", "0", "--quiet"],
     "resume": ["no such folder"],
     "extend": ["no such folder", "--islands", "2"],
     "merge": ["no such folder"],
@@ -142,6 +145,8 @@ def storm(share: float = 1.0) -> Iterator[Verdict]:
     """How all command lines ended, or a share of them, run in the current folder."""
     prepare(Path.cwd())
     rng = random.Random(SEED)
-    for line in lines():
-        if rng.random() < share:
-            yield run(line)
+    # A server that has started runs until it is stopped.
+    with patch("sbmc_serve.running.answer_until_stopped"):
+        for line in lines():
+            if rng.random() < share:
+                yield run(line)
