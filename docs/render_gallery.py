@@ -54,6 +54,7 @@ SECTIONS = {
         "conformal_sets",
         "conformal_own_network",
         "bayesian_optimisation",
+        "active_learning",
     ),
     "Look inside": ("s_from_0_to_1", "arviz_diagnostics", "own_sampler"),
 }
@@ -234,7 +235,7 @@ def write_index() -> None:
     """The page with a card for every example that has been rendered."""
     parts = [
         "# Gallery",
-        "Fourteen problems from beginning to end. Each is one file that runs as it is, with data "
+        "Fifteen problems from beginning to end. Each is one file that runs as it is, with data "
         "that it makes itself or that come with scikit-learn. `make gallery` runs them and writes "
         "these pages; all of them are tested in a short form (`make test-gallery`).",
     ]

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sbmc.checks import Phrase, require
+from sbmc.posterior.living.drift import Drift
 from sbmc.posterior.posterior import Posterior
 from sbmc_serve.answering import Question, Way, answer_together, read_question
 from sbmc_serve.batching import Batcher
@@ -207,7 +208,7 @@ class _Server:
                 "ok": health.ok,
                 "message": str(health),
                 "drifted": drift and drift.drifted,
-                "drift": "Too few rows to say." if drift is None else drift.explain(),
+                "drift": self._words(model, drift),
             }
         content = {"status": "ready" if ready else "stopping", "models": models}
         return _answer(content, 200 if ready else 503)
@@ -230,12 +231,21 @@ class _Server:
             )
         return Response(found.content, headers={"Content-Type": found.media_type})
 
+    def _words(self, model: Served, drift: Drift | None) -> str:
+        if drift is not None:
+            return drift.explain()
+        if model.reference is None:
+            return "It is not known what the training data were like."
+        return "There were too few rows to say."
+
     def _read(self, body: bytes) -> Question:
         return read_question(parse_body(body), self._models, self._default, self._limits)
 
     async def _body(self, request: Request) -> bytes:
         announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > self._limits.bytes:
+        # A number of more digits is no number of bytes; what comes is counted all the same.
+        known = announced.isascii() and announced.isdecimal() and len(announced) < 20
+        if known and int(announced) > self._limits.bytes:
             raise self._too_large(f"{int(announced):,}")
         parts, size = [], 0
         try:

@@ -70,8 +70,9 @@ class Guard:
             self._require_allowed(scope)
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
-            if status == 0:  # nothing of an answer was sent
-                await refuse(error, scope)(scope, receive, send_with_headers)
+            if status:  # a part of an answer was sent, which cannot be taken back
+                raise
+            await refuse(error, scope)(scope, receive, send_with_headers)
         finally:
             method = scope["method"] if scope["method"] in _METHODS else OTHER
             # An application around this one may have it under a prefix.

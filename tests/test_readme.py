@@ -135,6 +135,7 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
         "run_evaluate",
         "run_report",
         "run_export",
+        "run_drift",
         "run_card",
     ):
         monkeypatch.setattr(f"sbmc.cli.posterior_work.{worker}", lambda *given, **options: 0)

@@ -15,6 +15,7 @@ from sbmc import __version__
 from sbmc.checks import BadInput, nearest
 from sbmc.cli.card_command import card_command
 from sbmc.cli.doctor import doctor_command
+from sbmc.cli.drift_command import drift_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
 from sbmc.cli.export_command import export_command
@@ -81,6 +82,13 @@ add_command(
     "evaluate",
     evaluate_command,
     examples=["sbmc evaluate my.sbmc --data test.csv --json"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "drift",
+    drift_command,
+    examples=["sbmc drift my.sbmc --data new.csv"],
     panel=OWN_NETWORKS,
 )
 add_command(

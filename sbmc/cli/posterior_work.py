@@ -2,6 +2,7 @@
 
 from sbmc.cli.answering import run_evaluate, run_predict
 from sbmc.cli.card_work import run_card
+from sbmc.cli.drift_work import run_drift
 from sbmc.cli.export_work import run_export
 from sbmc.cli.fit_work import FitOptions, run_fit
 from sbmc.cli.opening import DataOptions
@@ -11,6 +12,7 @@ __all__ = [
     "DataOptions",
     "FitOptions",
     "run_card",
+    "run_drift",
     "run_evaluate",
     "run_export",
     "run_fit",

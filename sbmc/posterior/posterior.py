@@ -101,9 +101,9 @@ class Posterior(Compressible, Living, Shareable, Generic[PredictionT]):
         self.recipe: Recipe | None = None
         self._reference: Reference | None = None
         self._input_description: dict[str, Any] | None = None
-        # The data of `fit`, as they were given, for `distil` and `thin`; neither copied nor saved.
+        # The data of `fit`, as given, for `distil`, `thin` and `update`; neither copied nor saved.
         self.training_data: Any = None
-        # Set by `fit`, for the diagnostics of the target's density; not saved.
+        # Of each island, set by `fit`: for diagnostics of the target's density, and for `update`.
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
 
@@ -355,7 +355,7 @@ class Posterior(Compressible, Living, Shareable, Generic[PredictionT]):
         return to_arviz(self, draws=draws)
 
     def save(self, path: str | Path, *, dtype: torch.dtype | str | None = None) -> None:
-        """Write one file (safetensors), which `sbmc.load` reads; positions are stored in `dtype`."""
+        """Write a file (safetensors), which `sbmc.load` reads; positions are stored in `dtype`."""
         from sbmc.posterior.saving import save
 
         save(self if dtype is None else stored_as(self, dtype), self._model, path)

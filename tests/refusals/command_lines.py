@@ -64,6 +64,7 @@ ARGUMENTS = {
     "evaluate": ["my.sbmc", "--data", "rows.csv", "--quiet"],
     "card": ["my.sbmc", "--out", "folder", "--data", "rows.csv", "--quiet"],
     "export": ["my.sbmc", "--out", "graph.pt2", "--quiet"],
+    "drift": ["my.sbmc", "--data", "rows.csv", "--quiet"],
     "serve": ["my.sbmc", "--port", "0", "--quiet"],
     "resume": ["no such folder"],
     "extend": ["no such folder", "--islands", "2"],

@@ -155,7 +155,7 @@ def test_health_says_whether_requests_are_answered_and_how_the_posterior_is(clas
             "ok": classes.health.ok,
             "message": str(classes.health),
             "drifted": None,
-            "drift": "Too few rows to say.",
+            "drift": "There were too few rows to say.",
         }
     # After its end, as while it ends, it is no longer ready.
     late = TestClient(app)
@@ -209,6 +209,9 @@ def test_without_a_reference_there_is_no_drift(classes, monkeypatch):
     counts.count_rows(observed([1.0] * WINDOW))
     assert counts.drifts() == {"a": None}
     assert not any("drift" in name for name in collected(counts))
+    with TestClient(create_app({"a": classes})) as client:
+        health = client.get("/health").json()["models"]["a"]
+    assert health["drift"] == "It is not known what the training data were like."
 
 
 def test_abstentions_of_a_confidence_are_compared_with_those_of_training(classes, monkeypatch):

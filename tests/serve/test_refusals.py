@@ -222,6 +222,16 @@ def test_a_body_that_does_not_come(classes):
     assert status == 408
 
 
+def test_a_length_that_nobody_can_mean_is_left_to_counting(classes):
+    message = {"type": "http.request", "body": b"{}", "more_body": False}
+    for length in (b"9" * 5000, b"\xb2", b"-5"):
+        status, content = call(
+            create_app(classes), [message], headers=[(b"content-length", length)]
+        )
+        assert status == 422
+        assert "`inputs` must be a list of rows" in content["message"]
+
+
 def test_foreign_hosts_are_refused(classes):
     app = create_app(classes, allowed_hosts=["localhost", "127.0.0.1", "::1"])
     for host, status in [

@@ -4,16 +4,17 @@ A score looks at one row alone, so that the k best may be k copies of one row. A
 row at a time, each given those before it. What particles predict at x deviates from their mean by
 f_i(x), probabilities of classes or means of numbers. Their covariance between two rows is
 
-    k(x, x') = Σ_i w_i f_i(x)·f_i(x'),
+    k(x, x') = Σ_i w_i f_i(x)·f_i(x').
 
-k(x, x) is the epistemic part of a row, and its noise σ²(x) the aleatoric part, both of the squared
-loss (`Prediction.split("variance")`, or variances of numbers). As if labels were normal with these
-moments, a label of x would bring
+As if labels were normal, with these covariances and noise σ²(x) besides, a label of x brings
 
     ½ log(1 + k_S(x, x) / σ²(x)),   k_S(x, x) = k(x, x) − k(x, S) (K_S + Σ_S)⁻¹ k(S, x),
 
-nats of information after those of the rows S, and the row that brings most is taken next. A copy of
-a row brings little, unless labels are so noisy that asking twice is worth it.
+nats of information after those of the rows S, and the row that brings most is taken next. The noise
+of numbers is their aleatoric variance. For classes it is what makes the information of a single
+label the mutual information I(x) of label and parameters, σ²(x) = k(x, x) / (exp(2 I(x)) − 1). So
+the first row is the best one by itself. A copy of it brings little, unless labels are so noisy that
+asking twice is worth it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from sbmc.checks import BadInput, Phrase, require, require_choice, require_count, require_flag
 from sbmc.likelihoods import Custom
 from sbmc.posterior.input_batches import held_inputs
-from sbmc.randomness import Stream, generator
+from sbmc.randomness import Stream, generator, require_seed
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
@@ -82,6 +83,7 @@ def rank(
     require_choice("by", by, SCORES)
     require_count("k", k, optional=True)
     require_flag("batch", batch)
+    require_seed(seed)
     loader = isinstance(pool, DataLoader)
     if loader:
         rule = "a DataLoader without shuffling, since the ranking counts its rows"
@@ -152,8 +154,7 @@ def _moments(likelihood: Any, outputs: Tensor, weights: Tensor) -> tuple[Tensor,
     """√w_i f_i of each row, `(rows, values)`, and the noise of each row, `(rows,)`."""
     weights = weights.to(outputs.device)
     if likelihood.classification:
-        means = likelihood.logits(outputs).double().log_softmax(-1).exp()
-        noise = means * (1 - means)
+        means = likelihood.logits(outputs).double().softmax(-1)
     elif isinstance(likelihood, Custom):
         raise BadInput(
             "`batch` must be False for a likelihood that is a function, whose noise is not known, "
@@ -161,13 +162,19 @@ def _moments(likelihood: Any, outputs: Tensor, weights: Tensor) -> tuple[Tensor,
         )
     else:
         means, variance = likelihood.moments(outputs.double())
-        noise = torch.as_tensor(variance, dtype=torch.float64).expand_as(means)
+        variance = torch.as_tensor(variance, dtype=torch.float64).expand_as(means)
     middle = torch.tensordot(weights, means, 1)
     shape = (-1,) + (1,) * (means.ndim - 1)
     deviations = (means - middle) * weights.sqrt().reshape(shape)
     rows = means.shape[1]
     flat = deviations.transpose(0, 1).reshape(rows, -1)
-    return flat, torch.tensordot(weights, noise, 1).reshape(rows, -1).sum(1)
+    if not likelihood.classification:
+        return flat, torch.tensordot(weights, variance, 1).reshape(rows, -1).sum(1)
+    entropies = -torch.xlogy(means, means).reshape(*means.shape[:2], -1).sum(-1)
+    total = -torch.xlogy(middle, middle).reshape(rows, -1).sum(-1)
+    information = (total - torch.tensordot(weights, entropies, 1)).clamp(min=0)
+    # Without any information there is none to lose to noise.
+    return flat, flat.square().sum(1) / torch.expm1(2 * information).clamp(min=1e-12)
 
 
 def greedy_batch(deviations: Tensor, noise: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from sbmc.posterior.input_batches import held_inputs
 from sbmc.posterior.living.drift import Drift, Shift
 from sbmc.posterior.living.input_features import feature_names, input_features
 from sbmc.posterior.living.quantiles import Quantiles
+from sbmc.storage.arrays import as_tensor
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
@@ -118,7 +119,7 @@ class Reference:
         shifts: list[Shift] = []
         sizes = {len(values) for values in series.values()}
         if inputs is not None:
-            table = np.asarray(inputs, dtype=float)
+            table = _numbers("inputs", inputs)
             rule = f"(rows, {len(self.names)}), as `features` gives it, and finite"
             good = table.ndim == 2 and table.shape[1] == len(self.names) and len(table) > 0
             got = Phrase(f"shape {table.shape}")
@@ -272,8 +273,13 @@ def _by_row(values: Any) -> np.ndarray:
     return flat.reshape(len(flat), -1).mean(1).numpy()
 
 
+def _numbers(name: str, values: Any) -> np.ndarray:
+    """Values as float64, whatever holds them."""
+    return as_tensor(values, name, numbers=True).detach().double().cpu().numpy()
+
+
 def _column(name: str, values: Any) -> np.ndarray:
-    column = np.asarray(values, dtype=float)
+    column = _numbers(name, values)
     good = column.ndim == 1 and len(column) > 0 and bool(np.isfinite(column).all())
     got = Phrase(f"shape {column.shape}" if column.ndim != 1 else "others")
     require(good, name, "finite numbers of shape (rows,)", got)

@@ -209,3 +209,11 @@ def test_loaders_that_cannot_be_counted_are_refused(classes, numbers):
         classes.rank(DataLoader(data), k=2, batch=True)
     with pytest.raises(BadInput, match="for numbers"):
         numbers.rank(torch.zeros(2, 3), by="margin")
+
+
+def test_the_first_of_a_batch_is_the_best_alone_with_its_information(sampled):
+    pool = torch.randn(40, 3, generator=torch.Generator().manual_seed(2))
+    alone, together = sampled.rank(pool, k=1), sampled.rank(pool, k=40, batch=True)
+    assert together.indices[0] == alone.indices[0]
+    torch.testing.assert_close(together.scores[:1], alone.scores)
+    assert sorted(together.indices.tolist()) == list(range(40))
