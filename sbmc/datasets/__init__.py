@@ -7,9 +7,11 @@ from os import PathLike
 from sbmc.checks import require_choice
 from sbmc.datasets import digits
 from sbmc.datasets.bundle import DataBundle
+from sbmc.datasets.in_place import rows_in_place
 from sbmc.datasets.locate import DataNotFound
+from sbmc.datasets.shards import Shards
 
-__all__ = ["DATASETS", "DataBundle", "DataNotFound", "load_dataset"]
+__all__ = ["DATASETS", "DataBundle", "DataNotFound", "Shards", "load_dataset", "rows_in_place"]
 
 DATASETS: dict[str, str] = {"digits": digits.DESCRIPTION}
 """The name of each data set, and a line about it."""

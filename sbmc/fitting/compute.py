@@ -50,6 +50,13 @@ class Compute:
         anchor_epochs: the cost of the anchors; by default it is read from the training histories of
             the model or of all `anchors`, if they have some.
         throw: raise an error if an island fails, rather than continue with the others.
+        streaming: whether a data set or a loader is read anew in each pass instead of being held
+            in memory: for samplers on mini-batches, which then have batches that the particles of
+            an island share. By default it is held, unless it is iterable, or takes more than
+            `memory_limit`, or 4 GiB without a limit.
+        augment: consent to data whose rows differ each time they are read, as by random
+            augmentation. They are streamed. What is sampled is no posterior of the data then: the
+            log likelihood is a mean over augmentations.
 
     Raises:
         BadInput: a value breaks its rule.
@@ -76,6 +83,8 @@ class Compute:
     island_weights: str | None = None
     anchor_epochs: float | None = None
     throw: bool = False
+    streaming: bool | None = None
+    augment: bool = False
 
     def __post_init__(self) -> None:
         if self.executor is not None:
@@ -101,6 +110,10 @@ class Compute:
         good = epochs is None or (is_number(epochs) and 0 <= epochs < math.inf)
         require(good, "anchor_epochs", "a non-negative number", epochs)
         require_flag("throw", self.throw)
+        require_flag("streaming", self.streaming, optional=True)
+        require_flag("augment", self.augment)
+        rule = "left out, or True, with `augment`: rows that are held are the same in each pass"
+        require(not self.augment or self.streaming is not False, "streaming", rule, self.streaming)
 
     def __repr__(self) -> str:
         """The options that differ from the defaults."""

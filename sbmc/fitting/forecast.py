@@ -243,14 +243,17 @@ def _measure(job: Job, positions: int, count: EvaluationCount) -> float:
         batches = MiniBatches(target)
         size = min(sampler.batch_size, len(batches))
         calls = math.ceil(len(batches) / sampler.batch_size)
-        index = torch.randint(len(batches), (positions, size), generator=rng).to(start.device)
+        at_hand = len(job.engine.examples)
+        index = torch.randint(at_hand, (positions, size), generator=rng).to(start.device)
 
         def evaluate_batch(some: Tensor) -> object:
             return batches(some, index[: len(some)])
 
         evaluate = evaluate_batch
 
-    seconds, short = calls * _seconds(evaluate, start), sampler.short_run()
+    # A short run of a stream would read all data.
+    short = sampler.short_run() if job.engine.stream is None else None
+    seconds = calls * _seconds(evaluate, start)
     if seconds < PATIENCE and short is not None:
         seconds = _seconds_of_an_epoch(short, target, start, rng)
     return seconds

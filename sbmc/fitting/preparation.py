@@ -14,6 +14,7 @@ from sbmc.checks import Phrase, require, require_count
 from sbmc.fitting.anchors import Anchoring, resolve_anchors, resolve_start
 from sbmc.fitting.assembly import Subject
 from sbmc.fitting.request import FitRequest
+from sbmc.fitting.streaming import one_by_one, stream_settings
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
 from sbmc.islands.checkpoints.manifest import CODE
 from sbmc.islands.executors import Executor, as_executor
@@ -31,6 +32,7 @@ from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import learn_noise
 from sbmc.model.parameters import select_parameters
+from sbmc.model.streams import Streamed
 from sbmc.model.threads import keep_to_one_thread_after_a_fork
 from sbmc.posterior.identity import DIVISIBLE, EXPLANATIONS, compiled_code, identify, software
 from sbmc.prior.gaussian import AnchoredPrior
@@ -125,6 +127,9 @@ def prepare(request: FitRequest) -> Prepared:
     all_anchors = anchor_positions
     anchor_positions = anchor_positions[: numbers.stop]
     examples = as_examples(request.data).to(dtype=dtype, device=like.device)
+    streamed = isinstance(examples, Streamed)
+    if streamed:
+        executor = one_by_one(executor)
     network = converted(model, dtype, like.device)
     resolved = resolve_likelihood(request.likelihood, network, examples)
     family = resolved.likelihood
@@ -172,6 +177,8 @@ def prepare(request: FitRequest) -> Prepared:
         settings["store_dtype"] = str(compute.store_dtype)
     if anchors is not None:
         settings["anchors"] = len(anchor_positions)
+    if isinstance(examples, Streamed):
+        settings |= stream_settings(examples)
     if first_island:
         settings["first_island"] = int(first_island)
     if resolved.explanation:
@@ -209,7 +216,7 @@ def prepare(request: FitRequest) -> Prepared:
         compute.store_dtype,
     )
     engine = build(anchor_positions[0], limit)
-    if isinstance(start, str) and needs_splitting(engine, run_size):
+    if isinstance(start, str) and not streamed and needs_splitting(engine, run_size):
         run_size = split_islands(run_size)
         settings[SETTING] = True
     executor, memory = settle_memory(engine, run_size)

@@ -21,8 +21,9 @@ from sbmc.fitting.mixture_plan import (
 from sbmc.fitting.preparation import require_positive_integers
 from sbmc.fitting.reach import AMPLE_PATH, PATH, Reach, find_reach
 from sbmc.fitting.request import FitRequest
+from sbmc.fitting.streaming import for_stream, training_data
 from sbmc.log import logger
-from sbmc.model.data import as_examples
+from sbmc.model.streams import Streamed
 from sbmc.samplers import AutoHMC
 from sbmc.samplers.auto_hmc import schedule_of
 from sbmc.samplers.settling import SETTLED
@@ -68,7 +69,9 @@ def single_fits(
         BadInput: arguments that exclude each other.
     """
     require_positive_integers(particles=request.particle_count, islands=request.islands)
-    request = dataclasses.replace(request, data=as_examples(request.data))
+    request = dataclasses.replace(request, data=training_data(request))
+    if isinstance(request.data, Streamed):
+        request = for_stream(request)
     number = is_number(request.s)
     if request.s is not None and not number:
         require_choice("s", request.s, [AUTO], 'in [0, 1] or "auto"')

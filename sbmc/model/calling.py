@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.model.data import Inputs, leaves
 from sbmc.storage.arrays import has_values
+from sbmc.storage.lazy_rows import LazyRows
 
 # Layers by the attribute that says what they take: the axis that has it, and its name.
 _WIDTHS = {
@@ -76,9 +77,12 @@ def _diagnosis(model: nn.Module, inputs: Inputs, name: str) -> str:
     integers = [t for t in leaves(inputs) if not t.is_floating_point()]
     embeds = any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in model.modules())
     if integers and not embeds:
+        remedy = "inputs.float()."
+        if any(isinstance(t, LazyRows) for t in integers):
+            remedy = "sbmc.datasets.rows_in_place(array, dtype=torch.float32), as they are read."
         return (
             f"`{name}` must be floating-point numbers for this model, but got {shown}. Convert "
-            "them: inputs.float()."
+            f"them: {remedy}"
         )
     if embeds and not integers:
         return (

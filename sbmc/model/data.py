@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    default_collate,
-)
+from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from sbmc.checks import BadInput, Phrase, describe_value, require
 from sbmc.model.hugging_face import in_torch_format, refuse_splits
-from sbmc.model.reading import dataset_length, read_batch
+from sbmc.model.loaders import STEADY, chosen_rows
+from sbmc.model.reading import READ_BATCH, dataset_length, read_batch
 from sbmc.storage.arrays import as_tensor
+from sbmc.storage.digests import digest
+from sbmc.storage.lazy_rows import LazyRows, TensorReader
 from sbmc.storage.tables import is_table
 
 # A model's inputs: one tensor, a tuple (positional arguments) or a dict (keyword arguments).
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 
 LABEL_KEYS = ("labels", "label", "targets", "target")
-READ_BATCH = 256
 # Items read a second time. All of a small data set, so that even rare augmentation shows.
 REREAD_ITEMS = 10_000
-STEADY = "the same each time it is read (no random augmentation)"
+TWO_READS = (
+    "two reads that differ; `fit` samples with random augmentation by consent, "
+    "compute=sbmc.Compute(augment=True), and a sampler on mini-batches"
+)
+# Tensors of more bytes are not converted as a whole, but row by row when they are read.
+CONVERTED_BYTES = 2**30
 
 
 def tree_map(function: Callable[[Tensor], Tensor], inputs: Inputs) -> Inputs:
@@ -85,12 +84,32 @@ class Examples:
         return tree_map(lambda t: t[index], self.inputs), self.targets[index]
 
     def to(self, *, dtype: torch.dtype, device: torch.device | str = "cpu") -> Examples:
-        """Floating-point tensors in `dtype`, everything on `device`."""
+        """Floating-point tensors in `dtype`, everything on `device`.
+
+        Large inputs are converted when they are read: as a whole they would be in memory twice.
+        """
 
         def convert(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
 
-        return Examples(tree_map(convert, self.inputs), convert(self.targets))
+        def when_read(tensor: Tensor) -> Tensor:
+            size = tensor.numel() * dtype.itemsize
+            other = tensor.is_floating_point() and tensor.dtype != dtype
+            if other and size > CONVERTED_BYTES and tensor.device.type == "cpu":
+                lazy = isinstance(tensor, LazyRows)
+                tensor = tensor if lazy else LazyRows(TensorReader(tensor), "data inputs")
+            return convert(tensor)
+
+        return Examples(tree_map(when_read, self.inputs), convert(self.targets))
+
+    def identity(self) -> str:
+        """A digest of the data."""
+        return digest(self.inputs, self.targets)
+
+    @property
+    def rows(self) -> int:
+        """How many examples the likelihood is of."""
+        return len(self.targets)
 
 
 def concatenate(first: Examples, second: Examples) -> Examples:
@@ -130,9 +149,12 @@ def as_examples(data: Any, name: str = "data", *, most: int | None = None) -> Ex
     elif isinstance(data, IterableDataset) or (
         isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset)
     ):
-        raise BadInput(f"`{name}` must be a map-style data set, but got an iterable one.")
+        raise BadInput(
+            f"`{name}` must be a map-style data set, but got an iterable one. `fit` reads it in "
+            "passes with a sampler on mini-batches, such as sampler=sbmc.SGHMC(...)."
+        )
     elif isinstance(data, DataLoader):
-        examples = _read(data.dataset, pick(_chosen(data, name), most), data.collate_fn, name)
+        examples = _read(data.dataset, pick(chosen_rows(data, name), most), data.collate_fn, name)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_array(data):
         total = dataset_length(data, name)
         examples = _read(
@@ -200,15 +222,22 @@ def _form(inputs: Inputs) -> str:
 
 
 def as_inputs(inputs: Any, name: str = "inputs") -> Inputs:
-    """Inputs alone: tensors or arrays, in a tuple or a dict if there are several."""
+    """Inputs alone: tensors or arrays, in a tuple or a dict if there are several.
+
+    Large memory-mapped arrays stay in their files: see `sbmc.storage.lazy_rows`.
+    """
     refuse_splits(inputs, name)
     if _is_mapping(inputs):
         named = all(isinstance(key, str) for key in inputs.keys())  # noqa: SIM118
         require(named, name, "a dict of tensors by the names of forward's arguments", inputs)
-        return {key: as_tensor(inputs[key], f"{name}[{key!r}]") for key in inputs.keys()}  # noqa: SIM118
+        return {
+            key: as_tensor(inputs[key], f"{name}[{key!r}]", in_place=True)
+            for key in inputs.keys()  # noqa: SIM118
+        }
     if isinstance(inputs, tuple):
-        return tuple(as_tensor(value, f"{name}[{i}]") for i, value in enumerate(inputs))
-    return as_tensor(inputs, name)
+        parts = enumerate(inputs)
+        return tuple(as_tensor(value, f"{name}[{i}]", in_place=True) for i, value in parts)
+    return as_tensor(inputs, name, in_place=True)
 
 
 def batch_inputs(batch: Any, name: str = "inputs", arity: int | None = None) -> Inputs:
@@ -244,6 +273,8 @@ def check_inputs(inputs: Inputs, name: str, *, finite: bool = True) -> None:
 
 
 def _require_finite(tensor: Tensor, name: str) -> None:
+    if isinstance(tensor, LazyRows):
+        return  # its rows are checked when they are read
     # One pass without a mask: a sum of what is not finite is not finite.
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor.sum())):
         bad = int((~torch.isfinite(tensor)).sum())
@@ -262,36 +293,13 @@ def is_array(value: Any) -> bool:
     return array or _is_mapping(value)
 
 
-def _chosen(loader: DataLoader[Any], name: str) -> Sequence[Any]:
-    """The examples that a loader visits, in an order that does not depend on its shuffling."""
-    total = len(loader.dataset)  # type: ignore[arg-type]
-    batches: Any = loader.batch_sampler
-    rule = "a DataLoader that makes batches (with a batch_size or a batch_sampler)"
-    require(batches is not None, name, rule, Phrase("batch_size=None"))
-    sampler = batches.sampler if type(batches) is BatchSampler else None
-    whole = isinstance(sampler, SequentialSampler) or (
-        isinstance(sampler, RandomSampler)
-        and not sampler.replacement
-        and sampler.num_samples == total
-    )
-    if whole:
-        return range(total)
+def split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
+    """The inputs and targets of one batch of a loader.
 
-    def visit() -> list[Any]:
-        # A sampler may have no end; one visit too many is enough to see that some are repeated.
-        order = chain.from_iterable(batches) if sampler is None else sampler
-        return list(islice(order, total + 1))
-
-    with torch.random.fork_rng(devices=[]):
-        first, second = visit(), visit()
-    rule = "a DataLoader that visits no example twice"
-    require(len(set(first)) == len(first), name, rule, Phrase("a sampler that repeats some"))
-    same = set(first) == set(second)
-    require(same, name, STEADY, Phrase("a sampler that visits other examples each time"))
-    return sorted(first)
-
-
-def _split_batch(batch: Any, name: str) -> tuple[Inputs, Tensor]:
+    Args:
+        batch: `[inputs, targets]`, `[a, b, targets]`, or a dict with labels.
+        name: what error messages call it.
+    """
     if _is_mapping(batch):
         for key in LABEL_KEYS:
             if key in batch:
@@ -316,7 +324,7 @@ def _read(
     require(len(indices) > 0, name, "non-empty", Phrase("0 examples"))
 
     def batch(chosen: Sequence[Any]) -> Examples:
-        return Examples(*_split_batch(read_batch(dataset, chosen, name, collate), name))
+        return Examples(*split_batch(read_batch(dataset, chosen, name, collate), name))
 
     pieces = range(0, len(indices), READ_BATCH)
     try:
@@ -357,7 +365,7 @@ def _require_same(again: Examples, inputs: Inputs, targets: Tensor, name: str) -
     for second, first in pairs:
         # Values that are not finite are refused later, in their own words.
         same = torch.equal(second.nan_to_num(), first.nan_to_num())
-        require(same, name, STEADY, Phrase("two reads that differ"))
+        require(same, name, STEADY, Phrase(TWO_READS))
 
 
 def _check(examples: Examples, name: str) -> None:

@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader
 
 from sbmc.checks import BadInput, Phrase, require
 from sbmc.model.data import (
-    READ_BATCH,
     Inputs,
     batch_inputs,
     is_array,
@@ -18,7 +17,10 @@ from sbmc.model.data import (
     tree_map,
 )
 from sbmc.model.hugging_face import in_torch_format
-from sbmc.model.reading import dataset_length, read_batch
+from sbmc.model.reading import READ_BATCH, dataset_length, read_batch
+
+# The inputs of larger data sets are read in batches as they are predicted.
+HELD_BYTES = 4 * 2**30
 
 
 def is_dataset(value: Any) -> bool:
@@ -64,6 +66,15 @@ def dataset_inputs(dataset: Any, arity: int | None = None, name: str = "inputs")
             f"`{name}` must be of one shape in all batches, but got batches of others."
         ) from error
     return tree_map(lambda _: next(joined), parts[0])
+
+
+def takes_much(dataset: Any, name: str = "inputs") -> bool:
+    """Whether all items of a data set take more than `HELD_BYTES`, by the first of them."""
+    total = dataset_length(dataset, name)
+    if total == 0:
+        return False
+    first = batch_inputs(read_batch(in_torch_format(dataset, name), [0], name), name)
+    return total * sum(tensor.nbytes for tensor in leaves(first)) > HELD_BYTES
 
 
 def arity_of(described: Mapping[str, Any] | None) -> int | None:

@@ -10,6 +10,9 @@ from torch.utils.data import DataLoader, default_collate
 
 from sbmc.checks import BadInput, describe_value
 
+# Items of a data set that are read and put together at a time.
+READ_BATCH = 256
+
 
 def read_loader(loader: DataLoader[Any], name: str) -> Iterator[Any]:
     """The batches of a loader, whose errors are in words."""
@@ -25,6 +28,12 @@ def read_loader(loader: DataLoader[Any], name: str) -> Iterator[Any]:
                 f"{number}. The error is above."
             ) from error
         yield batch
+
+
+def iterable_loader(dataset: Any) -> DataLoader[Any]:
+    """A loader of an iterable data set; one that makes batches itself says `makes_batches`."""
+    batched = getattr(dataset, "makes_batches", False)
+    return DataLoader(dataset, batch_size=None if batched else READ_BATCH)
 
 
 def dataset_length(data: Any, name: str) -> int:

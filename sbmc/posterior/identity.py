@@ -64,7 +64,7 @@ def identify(
         "likelihood": likelihood.describe(),
         "anchor": digest(anchors),
         "prior": digest(prior.mean, prior.scale),
-        "data": digest(examples.inputs, examples.targets),
+        "data": examples.identity(),
         "start": "" if members is None else digest(members),
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from sbmc.checks import require_count
 from sbmc.model.calling import errors_in_words
@@ -21,8 +21,9 @@ from sbmc.model.data import (
     rows,
     tree_map,
 )
-from sbmc.model.dataset_inputs import arity_of, dataset_inputs, is_dataset
-from sbmc.model.reading import read_loader
+from sbmc.model.dataset_inputs import arity_of, dataset_inputs, is_dataset, takes_much
+from sbmc.model.hugging_face import in_torch_format
+from sbmc.model.reading import READ_BATCH, iterable_loader, read_loader
 from sbmc.model.threads import threads_for
 from sbmc.storage.tables import is_table
 from sbmc.target.memory_needs import multiplications
@@ -58,11 +59,18 @@ def weighted_particles(posterior: Posterior) -> WeightedParticles:
 def held_inputs(posterior: Posterior, inputs: Any) -> Any:
     """Tables and data sets as tensors, read once; anything else as it was given.
 
+    An iterable data set becomes a loader, in its own order; shards are read in theirs. A large data
+    set becomes a loader, too.
+
     Raises:
         BadInput: a table with columns that are no numbers, or a data set that cannot be read.
     """
     if is_table(inputs):
         return as_inputs(inputs)
+    if isinstance(inputs, IterableDataset):
+        return iterable_loader(inputs.in_order() if hasattr(inputs, "in_order") else inputs)
+    if is_dataset(inputs) and takes_much(inputs):
+        return DataLoader(in_torch_format(inputs, "inputs"), READ_BATCH)
     if is_dataset(inputs):
         return dataset_inputs(inputs, arity_of(posterior.input_description))
     return inputs

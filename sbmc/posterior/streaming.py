@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from sbmc.checks import BadInput, Phrase, require, require_choice
 from sbmc.model.data import as_inputs, check_inputs, count, leaves, tree_map
@@ -109,7 +109,7 @@ def samples(posterior: Posterior, inputs: Any, *, most: int | None = None) -> Sa
     """
     rule = "tensors or arrays: a DataLoader may give other rows, or another order, the next time"
     loader = Phrase("a DataLoader; `predict(loader, keep='outputs')` goes through it once")
-    require(not isinstance(inputs, DataLoader), "inputs", rule, loader)
+    require(not isinstance(inputs, DataLoader | IterableDataset), "inputs", rule, loader)
     inputs = held_inputs(posterior, inputs)
     weights = weighted_particles(posterior).weights
     return Samples(RecomputedOutputs(posterior, inputs, most), weights, posterior.likelihood)

@@ -24,6 +24,7 @@ from torch import Tensor
 from sbmc.samplers import hmc_kernel, langevin, lowrank
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.noise import IslandNoise, island_rows
+from sbmc.samplers.orders import BatchesInOrder, draw_orders
 from sbmc.samplers.particle_steps import factors_after_move, factors_after_step, shortened
 from sbmc.samplers.thermostat import (
     HeatMeter,
@@ -79,7 +80,7 @@ def pass_over_batches(
         passes: how many there will be in all.
         half: the epochs after which particles that are put back are counted.
     """
-    parts = list(rng.permutations(len(batches)).split(batch_size, dim=1))
+    parts = BatchesInOrder(draw_orders(rng, len(batches)), len(batches), batch_size)
     windows = max(1, len(parts) // WINDOW)
     bounds = [round(k * len(parts) / windows) for k in range(windows + 1)]
     made = runs[0].epochs

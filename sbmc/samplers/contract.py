@@ -84,6 +84,7 @@ class Sampler:
             otherwise chains go on from where they ended.
         independent_particles: whether the particles of an island share nothing, so that they may be
             sampled one after another where they do not fit into memory together.
+        takes_streams: whether it reads data in passes alone, so that they need not be held.
     """
 
     summary: ClassVar[str]
@@ -97,6 +98,7 @@ class Sampler:
     pilot: bool = False
     tempers_data: ClassVar[bool] = False
     independent_particles: ClassVar[bool] = False
+    takes_streams: ClassVar[bool] = False
 
     def population(self, particles: int) -> int:
         """How many positions an island of `particles` starts from."""

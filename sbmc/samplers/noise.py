@@ -62,6 +62,16 @@ class IslandNoise:
         ]
         return torch.stack(rows).to(self.device)
 
+    def keys(self, count: int) -> Tensor:
+        """Integers of 62 bits, `count` for each particle: `(islands * particles, count)`."""
+        shape = self.particles, count
+        rows = [torch.randint(2**62, shape, generator=g) for g in self.generators]
+        return torch.cat(rows).to(self.device)
+
+    def shared(self) -> IslandNoise:
+        """The same generators, for what the particles of an island share."""
+        return IslandNoise(self.generators, 1, self.device)
+
     def per_particle(self, values: Sequence[float] | Tensor) -> Tensor:
         """One value per island, float64, repeated for each of its particles."""
         each = torch.as_tensor(values, dtype=torch.float64)

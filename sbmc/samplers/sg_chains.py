@@ -1,7 +1,8 @@
 """The loop around stochastic-gradient samplers: passes over the data, noise, finite checks, draws.
 
 In each pass every particle goes through the data in an order of its own, in batches without
-replacement; the last may be short. A sampler whose passes come in pairs makes the second of a pair
+replacement; the last may be short. Data that are streamed are read once a pass, and the particles
+of an island share the batches. A sampler whose passes come in pairs makes the second of a pair
 backwards: batches 1 ... m, then m ... 1. The loop is given the algorithm's `init` and `step`; it
 never mentions which algorithm it is. No step is rejected: there is no acceptance to report.
 """
@@ -9,7 +10,7 @@ never mentions which algorithm it is. No step is rejected: there is no acceptanc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -20,6 +21,7 @@ from torch import Tensor
 from sbmc.checks import is_number, require, require_choice, require_count
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise, PhiloxNoise
+from sbmc.samplers.orders import BatchesInOrder, draw_orders
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
 from sbmc.samplers.snapshot import (
     NO_CHECKPOINTS,
@@ -119,6 +121,7 @@ class StochasticGradient(Sampler):
     noise: str | None = None
 
     independent_particles: ClassVar[bool] = True
+    takes_streams: ClassVar[bool] = True
 
     # Whether passes come in pairs, the second of them backwards.
     paired = False
@@ -215,12 +218,14 @@ def run_passes(
         noise, size = rng.select(active), settings.size_at(epoch)
         backwards = settings.paired and epoch % 2 == 1
         if not backwards:
-            order = noise.permutations(len(batches))
-        parts = list(order.split(settings.batch_size, dim=1))
-        broken = torch.zeros(len(order), dtype=torch.bool, device=start.device)
+            order = draw_orders(noise if batches.stream is None else noise.shared(), len(batches))
+        parts = BatchesInOrder(order, len(batches), settings.batch_size)
+        visited = reversed(parts) if backwards else parts
+        estimates = _estimates(batches, visited, settings.batch_size, noise)
+        broken = torch.zeros(len(state.position), dtype=torch.bool, device=start.device)
         # No value is looked at inside the loop: on a GPU, looking waits.
-        for index in reversed(parts) if backwards else parts:
-            state, info = step(noise, state, _estimate(batches, index), step_size=size)
+        for estimate in estimates:
+            state, info = step(noise, state, estimate, step_size=size)
             broken |= info.non_finite
         lost = broken.view(len(active), rng.particles).sum(1).tolist()
         positions = state.position.view(len(active), rng.particles, -1)
@@ -229,7 +234,8 @@ def run_passes(
         staying = [k for k, i in enumerate(active) if runs[i].outcome == "running"]
         if len(staying) < len(active):
             rows = _rows(staying, rng.particles).to(start.device)
-            state, order = type(state)(*(part[rows] for part in state)), order[rows]
+            state = type(state)(*(part[rows] for part in state))
+            order = order[rows] if batches.stream is None else order
             active = [active[k] for k in staying]
         # What the next pass takes backwards.
         again = order if settings.paired and not backwards else None
@@ -259,8 +265,25 @@ def _snapshot(
     return Snapshot(tensors, {**values, "active": active, "epochs": epochs})
 
 
-def _estimate(batches: MiniBatches, index: Tensor) -> Estimate:
-    return lambda positions: batches(positions, index)
+def _estimates(
+    batches: MiniBatches, order: Iterable[Tensor], size: int, rng: IslandNoise
+) -> Iterator[Estimate]:
+    """The estimates of one pass, a batch after another.
+
+    Args:
+        batches: evaluate mini-batches.
+        order: the examples of each; `(particles, batch)`, or `(1, batch)` of a stream.
+        size: examples per batch.
+        rng: the islands' noise. A stream, which one island reads, has its seed from it.
+    """
+    if batches.stream is None:
+        for index in order:
+            yield partial(batches, index=index)
+        return
+    (generator,) = rng.generators
+    seed = int(torch.randint(2**62, (1,), generator=generator))
+    for batch in batches.stream.read_pass(order, size, seed):
+        yield partial(batches.shared, batch=batch)
 
 
 def _after_pass(

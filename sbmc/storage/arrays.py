@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from sbmc.checks import BadInput, Phrase, describe_value, is_number, is_whole, require
+from sbmc.storage.lazy_rows import ArrayReader, LazyRows
+from sbmc.storage.mapped_arrays import mapped_root
 from sbmc.storage.tables import without_table
+
+# Memory-mapped arrays of more bytes are read in place where a caller can use them in parts.
+IN_PLACE_BYTES = 2**28
 
 
 def require_plain(value: Tensor, name: str) -> None:
@@ -36,13 +41,14 @@ def has_values(tensor: Tensor) -> bool:
     return True
 
 
-def as_tensor(value: Any, name: str, *, numbers: bool = False) -> Tensor:
+def as_tensor(value: Any, name: str, *, numbers: bool = False, in_place: bool = False) -> Tensor:
     """A tensor of what a user gave.
 
     Args:
         value: a tensor, an array, a list, or a table or column of pandas.
         name: what error messages call it.
         numbers: whether a single number will do, too.
+        in_place: whether a large memory-mapped array may stay in its file, as `LazyRows`.
 
     Returns:
         The tensor, without a gradient.
@@ -70,7 +76,7 @@ def as_tensor(value: Any, name: str, *, numbers: bool = False) -> Tensor:
         # lists of samples that hold lists.
         raise BadInput(f"`{name}` must be a tensor or an array, but got a list of them.")
     if isinstance(value, list | tuple | range) or hasattr(value, "__array__"):
-        return _from_array(value, name)
+        return _from_array(value, name, in_place=in_place)
     raise BadInput(f"`{name}` must be a tensor or an array, but got {describe_value(value)}.")
 
 
@@ -82,21 +88,27 @@ def require_unmasked(value: Any, name: str) -> None:
         require(masked == 0, name, rule, Phrase(f"{masked} that are masked"))
 
 
-def _from_array(value: Any, name: str) -> Tensor:
+def _from_array(value: Any, name: str, *, in_place: bool = False) -> Tensor:
     require_unmasked(value, name)
     value = np.ma.getdata(value) if isinstance(value, np.ma.MaskedArray) else value
     try:
         array = np.asarray(value)
     except ValueError:
         raise BadInput(f"`{name}` must be rectangular, but got rows of unequal length.") from None
-    numeric = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
-    if not numeric:
-        raise BadInput(
-            f"`{name}` must be numeric, but got dtype {array.dtype}.{_remedy(array, name)}"
-        )
+    require_numeric(array, name)
+    if in_place and array.nbytes > IN_PLACE_BYTES and mapped_root(array) is not None:
+        return LazyRows(ArrayReader(array), name)
     # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory.
     array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
     return torch.as_tensor(array if array.flags.writeable else array.copy())
+
+
+def require_numeric(array: np.ndarray, name: str) -> None:
+    """Refuse an array of numpy whose numbers torch does not know."""
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise BadInput(
+            f"`{name}` must be numeric, but got dtype {array.dtype}.{_remedy(array, name)}"
+        )
 
 
 def _remedy(array: np.ndarray, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbmc.storage.lazy_rows import LazyRows
 from sbmc.storage.mapped import release_pages
 
 # Long enough to be unique in practice, and short enough to read.
@@ -50,8 +51,12 @@ def feed_tensor(state: Any, tensor: Tensor) -> None:
 
     Args:
         state: of `hashlib`.
-        tensor: one in a mapped file is read piece by piece, and takes little memory.
+        tensor: one in a mapped file is read piece by piece, and takes little memory. Of one whose
+            rows are read lazily some are taken, spread evenly.
     """
+    if isinstance(tensor, LazyRows):
+        tensor.feed(state)
+        return
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     data = flat.view(torch.uint8).numpy().data
     for start in range(0, len(data), PIECE):

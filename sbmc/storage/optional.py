@@ -116,6 +116,21 @@ def load_pandas() -> Any:
     return pandas
 
 
+def load_parquet() -> Any:
+    """The module pyarrow.parquet, imported when it is first needed.
+
+    Raises:
+        ImportError: pyarrow is not installed; the message names the extra.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            "Folders of Parquet files are read by pyarrow: pip install 'sbmc[parquet]'."
+        ) from error
+    return parquet
+
+
 def load_peft() -> Any:
     """The package peft, imported when it is first needed.
 

@@ -40,7 +40,7 @@ def without_table(value: Any, name: str) -> Any:
                [45,  0]])
     """
     if not is_table(value):
-        return _writeable(value) if isinstance(value, np.ndarray) else value
+        return value
     if not hasattr(value, "columns"):
         _require_numbers([(getattr(value, "name", None), value)], name, "pandas.factorize(it)[0]")
         return _numbers(value)

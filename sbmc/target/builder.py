@@ -19,12 +19,15 @@ from sbmc.model.inferred_likelihood import resolve_likelihood
 from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import learn_noise, require_noise
 from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
+from sbmc.model.streams import Streamed
 from sbmc.model.wrappers import unwrapped
 from sbmc.prior.gaussian import anchored_prior
 from sbmc.prior.original import PriorVariance, resolve_prior
-from sbmc.target.engine import LikelihoodEngine, Source
+from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import bytes_of
+from sbmc.target.parts import Source
 from sbmc.target.probe import describe_rows, evaluate, some_rows, with_neighbour
+from sbmc.target.streaming import EngineStream
 from sbmc.target.target import Target
 
 
@@ -67,6 +70,9 @@ class EngineBuilder:
             outputs = self._forward(space.flatten(model).unsqueeze(0), self._forward.prepare(few))
         targets = likelihood.check(examples.targets, outputs[0])
         self._examples = Examples(examples.inputs, targets)
+        self._stream = None
+        if isinstance(examples, Streamed):
+            self._stream = EngineStream(examples, likelihood, outputs[0], self._split)
         self._likelihood = likelihood
         self._features = (
             0 if self._split is None else bytes_of(Examples(few, targets[:0])) // count(few)
@@ -128,7 +134,9 @@ class EngineBuilder:
             where = "in a file" if on_disk else "in memory"
             logger.info("features of %d bytes are kept %s", self.features_bytes, where)
         parts = self._forward, examples, self._likelihood, point
-        return LikelihoodEngine(*parts, source=self._source)
+        engine = LikelihoodEngine(*parts, source=self._source)
+        engine.stream = self._stream
+        return engine
 
 
 def build_target(

@@ -9,43 +9,27 @@ float64, as are gradients across chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbmc.checks import Phrase, require
 from sbmc.likelihoods import Custom, Likelihood, unweighted
 from sbmc.log import logger
 from sbmc.model.chunks import Chunks, Footprint
-from sbmc.model.data import Examples, Inputs, rows, tree_map
+from sbmc.model.data import Examples, rows, tree_map
 from sbmc.model.footprint import measure_footprint
 from sbmc.model.forward import PROBE_EXAMPLES, Forward, build_forward
 from sbmc.model.kernels.choice import BatchKernel, Kernel, choose_kernel, find_batch_kernel
-from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import side_by_side, thread_count
 from sbmc.target.memory_needs import Needs, bytes_of
+from sbmc.target.parts import Parts, Source
 from sbmc.target.ranges import RangeEvaluator
+from sbmc.target.streaming import EngineStream, require_all_data
 
 # (function, items) -> results, in the order of the items
 Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-
-
-class Source(NamedTuple):
-    """The model and parameters of a forward, so that another process can build it again."""
-
-    model: nn.Module
-    space: ParameterSpace
-
-
-class Parts(NamedTuple):
-    """The parts of an engine, for evaluations on other batches."""
-
-    forward: Forward
-    examples: Examples
-    prepared: Inputs | None  # the inputs as `forward` needs them, if they are stored
-    likelihood: Likelihood
-    footprint: Footprint
 
 
 class LikelihoodEngine:
@@ -86,6 +70,8 @@ class LikelihoodEngine:
         self._with_kernel = kernel
         self._room: int | None = None
         self.limited = False
+        # All data, if the examples are a few of them that stand for the rest.
+        self.stream: EngineStream | None = None
         self._batches: BatchKernel | bool | None = False  # not looked for yet
         self.kernel_reason = "none was asked for"  # why no compiled kernel is used, in words
         self._ranges = self._evaluate_with(forward, examples, likelihood)
@@ -227,6 +213,19 @@ class LikelihoodEngine:
         return self._ranges.examples
 
     @property
+    def rows(self) -> int:
+        """How many examples the likelihood is of."""
+        return len(self.examples) if self.stream is None else self.stream.rows
+
+    def on(self, examples: Examples) -> LikelihoodEngine:
+        """The same engine with other data, such as a mini-batch that all particles share."""
+        other = object.__new__(type(self))
+        ranges = self._ranges
+        parts = ranges.forward, examples, ranges.likelihood, ranges.kernel
+        other.__dict__.update({**self.__dict__, "stream": None, "_ranges": RangeEvaluator(*parts)})
+        return other
+
+    @property
     def path(self) -> str:
         """How the model is evaluated: fused, vmap or loop."""
         return self._ranges.forward.path
@@ -261,6 +260,7 @@ class LikelihoodEngine:
         Returns:
             The log likelihood `(particles,)`, float64, and its gradient.
         """
+        require_all_data(self.stream)
         chunks = self.chunks.split(len(positions))
         if len(chunks) == 1:
             # Particles that share one reading of the data stay together; then the chunks of
@@ -282,6 +282,7 @@ class LikelihoodEngine:
 
     def log_likelihood(self, theta: Tensor) -> Tensor:
         """Log likelihood alone, `(particles,)` float64: one forward epoch for each particle."""
+        require_all_data(self.stream)
         theta = theta.detach()
         chunks = self.chunks.split(len(theta))
         several = len(chunks) > 1
@@ -330,6 +331,7 @@ class LikelihoodEngine:
         Raises:
             BadInput: if there are fewer examples than batches.
         """
+        require_all_data(self.stream)
         size = len(self.examples)
         rule = f"from 1 to the number of examples, {size}"
         require(1 <= batches <= size, "scout_batches", rule, batches)

@@ -14,10 +14,13 @@ from sbmc.model.data import Examples, Inputs, leaves, tree_map
 from sbmc.model.forward import Forward
 from sbmc.model.kernels.choice import Kernel
 from sbmc.model.threads import thread_count
+from sbmc.storage.lazy_rows import LazyRows
 
 # Bytes of prepared data that may be stored between calls. Larger data are prepared chunk by chunk,
 # each time they are used.
 PREPARED_BYTES = 64 * 2**20
+# Bytes that are read at a time of data that are in a file.
+LAZY_BYTES = 2**25
 # The backward pass takes up to twice as much memory as the forward pass has saved, on top of that.
 PASSES = 3
 
@@ -47,10 +50,16 @@ class Needs:
 
     def usual_chunks(self) -> Chunks:
         """Chunks without a memory limit."""
-        examples = len(self.examples)
+        examples = self._examples_in_memory()
         if self.kernel is not None:
             return self.kernel.chunks(examples)
         return choose_chunks(self.footprint(), examples, alone=self.forward.one_by_one)
+
+    def _examples_in_memory(self) -> int:
+        """All examples, or as many as are read from a file at a time."""
+        lazy = [t.nbytes for t in leaves(self.examples.inputs) if isinstance(t, LazyRows)]
+        examples = len(self.examples)
+        return min(examples, max(1, LAZY_BYTES * examples // sum(lazy))) if lazy else examples
 
     def small_chunks(self, room: int, size: int | None) -> Chunks:
         """Chunks that fit into a memory limit.
@@ -62,7 +71,7 @@ class Needs:
         Raises:
             BadInput: there is no room for one example and one particle.
         """
-        examples = len(self.examples)
+        examples = self._examples_in_memory()
         room //= self.threads
         if self.kernel is not None:
             chunks = self.kernel.chunks(examples)
@@ -120,11 +129,11 @@ def may_store(size: int, room: int | None = None) -> bool:
 
 
 def bytes_of(examples: Examples) -> int:
-    """Memory that inputs and targets take."""
+    """Memory that inputs and targets take; rows that are read when they are used take none."""
     sizes = [examples.targets.nbytes]
 
     def note(tensor: Tensor) -> Tensor:
-        sizes.append(tensor.nbytes)
+        sizes.append(0 if isinstance(tensor, LazyRows) else tensor.nbytes)
         return tensor
 
     tree_map(note, examples.inputs)

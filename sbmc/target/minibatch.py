@@ -1,4 +1,6 @@
-"""Estimates of the log likelihood and its gradient from mini-batches, one batch for each particle.
+"""Estimates of the log likelihood and its gradient from mini-batches.
+
+Each particle has a batch of its own, or all share one where data are streamed.
 
 With n examples, of which a particle sees the batch B, the estimates are
 
@@ -15,8 +17,9 @@ import torch
 from torch import Tensor
 
 from sbmc.model.chunks import SMALLEST_CHUNK
-from sbmc.model.data import Inputs, tree_map
+from sbmc.model.data import Examples, Inputs, tree_map
 from sbmc.model.threads import even_chunks, side_by_side, thread_count
+from sbmc.target.streaming import EngineStream
 from sbmc.target.target import Evaluation, Target
 
 # Multiplications below which a chunk of particles is not worth a thread of its own.
@@ -49,7 +52,7 @@ class MiniBatches:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._examples = len(target.engine.examples)
+        self._examples = target.engine.rows
         self._seen = 0
         self._kernel = target.engine.batch_kernel()
         self._factors: dict[int, Tensor] = {}
@@ -87,6 +90,24 @@ class MiniBatches:
         if self._kernel is not None:
             return self._by_kernel(positions, index, scale)
         return self._by_autograd(positions, index, scale)
+
+    @property
+    def stream(self) -> EngineStream | None:
+        """The stream of data that are not held; None if all examples are at hand."""
+        return self._target.engine.stream
+
+    def shared(self, positions: Tensor, batch: Examples) -> Evaluation:
+        """The same estimates from one batch that all particles share.
+
+        Args:
+            positions: whitened, `(particles, dim)`.
+            batch: examples of the stream.
+        """
+        self._count(len(positions) * len(batch))
+        target = self._target
+        sums = Target(target.engine.on(batch), target.prior, target.power)(positions)
+        scale = len(self) / len(batch)
+        return Evaluation(scale * sums.log_likelihood, sums.gradient.mul_(scale))
 
     def _by_kernel(self, positions: Tensor, index: Tensor, scale: float) -> Evaluation:
         """Particles are independent: chunks of them side by side, the same bits in any chunks."""

@@ -15,12 +15,10 @@ from torch.utils.data import (
     Subset,
     SubsetRandomSampler,
     TensorDataset,
-    WeightedRandomSampler,
 )
 
 from sbmc.checks import BadInput
 from sbmc.model.data import (
-    READ_BATCH,
     Examples,
     as_examples,
     as_inputs,
@@ -28,6 +26,7 @@ from sbmc.model.data import (
     concatenate,
     tree_map,
 )
+from sbmc.model.reading import READ_BATCH
 
 INPUTS = torch.arange(12.0).reshape(6, 2)
 TARGETS = torch.tensor([0, 1, 2, 0, 1, 2])
@@ -156,9 +155,9 @@ def test_a_loader_over_a_part_of_the_data_gives_that_part(inside_batches):
 
 def test_loaders_whose_choice_of_examples_is_random_are_refused():
     data = TensorDataset(INPUTS, TARGETS)
-    weighted = WeightedRandomSampler([1.0] * 6, 50)
+    repeated = torch.utils.data.RandomSampler(data, replacement=True, num_samples=50)
     words = "`data` must be a DataLoader that visits no example twice, but got a sampler that"
-    refused(DataLoader(data, sampler=weighted), words)
+    refused(DataLoader(data, sampler=repeated), words)
     sampler = torch.utils.data.RandomSampler(data, num_samples=3)
     refused(DataLoader(data, sampler=sampler), "but got a sampler that visits other examples")
     refused(DataLoader(data, batch_size=None), "makes batches (with a batch_size or a batch_s")
@@ -310,7 +309,8 @@ class Augmented(Dataset):
 def test_data_whose_two_reads_differ_are_refused(inputs, rare):
     words = (
         "`data` must be the same each time it is read (no random augmentation), "
-        "but got two reads that differ."
+        "but got two reads that differ; `fit` samples with random augmentation by consent, "
+        "compute=sbmc.Compute(augment=True), and a sampler on mini-batches."
     )
     refused(Augmented(inputs, rare), words)
     refused(DataLoader(Augmented(inputs, rare), batch_size=5), words)

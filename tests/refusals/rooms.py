@@ -108,6 +108,8 @@ def subjects() -> list[Subject]:
         *_of_embeddings(),
         *_of_texts(),
         Subject("load_dataset", datasets.load_dataset),
+        Subject("rows_in_place", datasets.rows_in_place, {"array": X}),
+        Subject("Shards", datasets.Shards, {"folder": "no/such/folder"}),
         Subject(
             "prediction.plot",
             _closed(prediction.plot),

@@ -124,6 +124,8 @@ class PoissonBatches:
     counts = torch.tensor([1.0, 0.0, 2.0, 0.0], dtype=torch.float64)
     exposure = torch.tensor([0.4, 0.7, 0.3, 0.6], dtype=torch.float64)
 
+    stream = None  # the data are at hand
+
     def __init__(self, target):
         self.target = target
 

@@ -26,6 +26,8 @@ def noise(particles=2, count=1, seed=0):
 class FakeBatches:
     """In place of `MiniBatches`: hands the indices on, in the form of an estimate."""
 
+    stream = None  # the data are at hand
+
     def __init__(self, target):
         self.seen = target
 

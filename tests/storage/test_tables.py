@@ -7,9 +7,11 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import sbmc.prediction.metrics as metrics
 from sbmc.checks import BadInput
+from sbmc.storage.arrays import as_tensor
 from sbmc.storage.tables import is_table, without_table
 
 
@@ -72,12 +74,12 @@ def test_all_else_is_returned_as_it_is(value):
     assert without_table(value, "x") is value
 
 
-def test_arrays_that_pandas_protects_are_copied():
+def test_columns_that_pandas_protects_are_copied_and_maps_are_not():
     values = np.arange(3.0)
     values.flags.writeable = False
-    copied = without_table(values, "x")
-    assert copied.flags.writeable
-    np.testing.assert_array_equal(copied, values)
+    assert without_table(pd.Series(values, copy=False), "x").flags.writeable
+    assert without_table(values, "x") is values
+    assert torch.equal(as_tensor(values, "x"), torch.arange(3.0, dtype=torch.float64))
 
 
 def test_metrics_take_series_of_any_index_and_frames():

@@ -22,10 +22,13 @@ from sbmc.model.kernels.lowrank import LowRankKernel
 from sbmc.model.kernels.native.chain import ChainKernel
 from sbmc.model.kernels.native.head import HeadKernel
 from sbmc.model.kernels.native.plan import PASSING, NotAChain
+from sbmc.storage.lazy_rows import LazyRows
 
 PROBE_EXAMPLES = 3
 # An odd number of vectors, be they of eight or of sixteen lanes, of which the last is not full.
 BATCH_PROBE_EXAMPLES = 36
+# Rows of data in a file that are in memory at a time, those of one particle at least.
+GATHERED_BYTES = 24 * 2**20
 # Relative to the largest number: far above rounding, far below what a wrong kernel gives.
 TOLERANCES = {torch.float32: 1e-3, torch.float64: 1e-9}
 
@@ -79,6 +82,34 @@ class Batched(Protocol):
 
     def batches(self, inputs: Tensor, targets: Tensor) -> BatchKernel:
         """The kernel for mini-batches of these data, which stay where they are."""
+
+
+class GatheredBatches:
+    """A kernel for mini-batches of data that are read when they are used.
+
+    Args:
+        kernel: takes mini-batches of data in memory.
+        inputs: rows that are read when they are asked for.
+        targets: of all rows.
+    """
+
+    def __init__(self, kernel: Batched, inputs: LazyRows, targets: Tensor) -> None:
+        self._kernel, self._inputs, self._targets = kernel, inputs, targets
+        self.name: str = kernel.name  # type: ignore[attr-defined]
+        self._row_bytes = inputs.nbytes // len(inputs)
+
+    def __call__(self, theta: Tensor, index: Tensor, factor: Tensor, out: Tensor) -> Tensor:
+        """Read the rows of a few particles at a time, which the others do not depend on."""
+        together = max(1, GATHERED_BYTES // max(1, index.shape[1] * self._row_bytes))
+        values = []
+        for start in range(0, len(index), together):
+            some = slice(start, start + together)
+            flat = index[some].reshape(-1)
+            taken = self._inputs.read(flat), self._targets.index_select(0, flat)
+            places = torch.arange(len(flat)).view(-1, index.shape[1])
+            kernel = self._kernel.batches(*taken)
+            values.append(kernel(theta[some], places, factor, out[some]))
+        return torch.cat(values)
 
 
 KERNELS = HeadKernel, LinearKernel, ChainKernel
@@ -169,6 +200,8 @@ def find_batch_kernel(
         few = Examples(inputs[:BATCH_PROBE_EXAMPLES], examples.targets[:BATCH_PROBE_EXAMPLES])
         tried: BatchKernel = batched.batches(few.inputs, few.targets)
         if _agrees_on_batches(tried, forward, likelihood, few, theta):
+            if isinstance(inputs, LazyRows):
+                return GatheredBatches(batched, inputs, examples.targets)
             return batched.batches(inputs, examples.targets)
         logger.info("kernel: the %s kernel differs from autograd on mini-batches", batched.name)
     except NotAChain as error:
