@@ -22,7 +22,8 @@ from sbmc.model.parameters import ParameterSpace, Selection, select_parameters
 from sbmc.model.wrappers import unwrapped
 from sbmc.prior.gaussian import anchored_prior
 from sbmc.prior.original import PriorVariance, resolve_prior
-from sbmc.target.engine import LikelihoodEngine, Source
+from sbmc.target.contract import Source
+from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.memory_needs import bytes_of
 from sbmc.target.probe import describe_rows, evaluate, some_rows, with_neighbour
 from sbmc.target.target import Target

@@ -30,7 +30,7 @@ from sbmc.likelihoods import (
     without_weights,
 )
 from sbmc.model.data import Inputs, count, rows, tree_map
-from sbmc.target.engine import Parts
+from sbmc.target.contract import Parts
 
 # Bytes that gradients and activations of one call may take; a call has at least one example.
 CURVATURE_BYTES = 32 * 2**20

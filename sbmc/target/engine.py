@@ -9,43 +9,26 @@ float64, as are gradients across chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbmc.checks import Phrase, require
 from sbmc.likelihoods import Custom, Likelihood, unweighted
 from sbmc.log import logger
 from sbmc.model.chunks import Chunks, Footprint
-from sbmc.model.data import Examples, Inputs, rows, tree_map
+from sbmc.model.data import Examples, rows, tree_map
 from sbmc.model.footprint import measure_footprint
 from sbmc.model.forward import PROBE_EXAMPLES, Forward, build_forward
 from sbmc.model.kernels.choice import BatchKernel, Kernel, choose_kernel, find_batch_kernel
-from sbmc.model.parameters import ParameterSpace
 from sbmc.model.threads import side_by_side, thread_count
+from sbmc.target.contract import Parts, Source
 from sbmc.target.memory_needs import Needs, bytes_of
 from sbmc.target.ranges import RangeEvaluator
 
 # (function, items) -> results, in the order of the items
 Apply = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-
-
-class Source(NamedTuple):
-    """The model and parameters of a forward, so that another process can build it again."""
-
-    model: nn.Module
-    space: ParameterSpace
-
-
-class Parts(NamedTuple):
-    """The parts of an engine, for evaluations on other batches."""
-
-    forward: Forward
-    examples: Examples
-    prepared: Inputs | None  # the inputs as `forward` needs them, if they are stored
-    likelihood: Likelihood
-    footprint: Footprint
 
 
 class LikelihoodEngine:
@@ -185,7 +168,10 @@ class LikelihoodEngine:
     def __getstate__(self) -> dict[str, Any]:
         if self._source is None:
             raise TypeError("an engine without `source` cannot be sent to another process.")
-        state = {**self.__dict__, "sent": (self.path, self.examples, self._ranges.likelihood)}
+        state = {
+            **self.__dict__,
+            "sent": (self.path, self.examples.compact(), self._ranges.likelihood),
+        }
         del state["_ranges"]  # with its forward, its kernel and what is prepared
         state["_batches"] = None if state["_batches"] is None else False
         return state
@@ -197,6 +183,11 @@ class LikelihoodEngine:
         forward = build_forward(*self._source, rows(examples.inputs, 0, PROBE_EXAMPLES), path)
         self._ranges = self._evaluate_with(forward, examples, likelihood)
         self._ranges.store(self._room)
+
+    @property
+    def point(self) -> Tensor:
+        """Parameters `(dim,)` in whose dtype and on whose device it computes."""
+        return self._point
 
     @property
     def dim(self) -> int:
@@ -334,16 +325,29 @@ class LikelihoodEngine:
         rule = f"from 1 to the number of examples, {size}"
         require(1 <= batches <= size, "scout_batches", rule, batches)
 
-        def part(index: int) -> LikelihoodEngine:
-            inputs = tree_map(lambda t: t[index::batches].contiguous(), self.examples.inputs)
-            examples = Examples(inputs, self.examples.targets[index::batches].contiguous())
-            parts = self._ranges.forward, examples, self._ranges.likelihood, self._point
-            one = LikelihoodEngine(*parts, self.chunks, kernel=self._with_kernel)
-            one._room = self._room
-            one._ranges.store(self._room)
-            return one
+        return [self.part(slice(index, None, batches)) for index in range(batches)]
 
-        return [part(index) for index in range(batches)]
+    def part(self, some: slice, *, prepare: bool = True) -> LikelihoodEngine:
+        """The engine of some of the examples, with the same chunks.
+
+        Args:
+            some: which examples.
+            prepare: whether to prepare them, which one that is only sent elsewhere does not need.
+        """
+        examples = Examples(
+            tree_map(lambda t: t[some].contiguous(), self.examples.inputs),
+            self.examples.targets[some].contiguous(),
+        )
+        parts = self._ranges.forward, examples, self._ranges.likelihood, self._point
+        one = LikelihoodEngine(*parts, self.chunks, self._source, self._with_kernel)
+        one._room = self._room
+        if prepare:
+            one._ranges.store(self._room)
+        return one
+
+    def forget_prepared(self) -> None:
+        """Free what was prepared of the data; it is prepared again where it is needed."""
+        self._ranges.laid = self._ranges.prepared = None
 
     def _sum(
         self, theta: Tensor, apply: Apply = map, *, several: bool = False
