@@ -148,11 +148,21 @@ class Ranks:
 
         return wait_for_all
 
-    def answer(self, values: Tensor, error: BaseException | None) -> None:
-        """Send values `(rows,)` to rank 0, and what went wrong, if something did."""
+    def answer(
+        self, values: Tensor, error: BaseException | None, gradient: Tensor | None = None
+    ) -> None:
+        """Send to rank 0 what it waits for: in this order, since each message waits for the next.
+
+        Args:
+            values: `(rows,)` float64.
+            error: what went wrong, if something did.
+            gradient: to be added up with those of the others.
+        """
         flag = values.new_tensor([float(error is not None)])
         with self._named(0):
             self._group.send([torch.cat([values, flag])], 0, _ANSWER).wait()
+        if gradient is not None:
+            self.reduce(gradient)
         if error is not None:
             self.send(f"{type(error).__name__}: {error}".encode(), 0)
 
@@ -189,10 +199,13 @@ class Ranks:
 
     def _in_words(self, rank: int | None, text: str) -> str:
         lost = [rank] if rank is not None else self._closed()
+        endings = {each: ending for each in lost if (ending := self._ending(each))}
+        # One that was killed is the cause. Others end because they have lost it, or rank 0.
+        killed = [each for each, ending in endings.items() if "signal" in ending]
+        lost = killed or lost
         named = " and ".join(f"rank {each}" for each in lost) or "a rank"
-        endings = [ending for each in lost if (ending := self._ending(each))]
         if endings:
-            how = ", ".join(endings)
+            how = ", ".join(endings[each] for each in lost if each in endings)
         elif "imed out" in text:
             how = f"no answer within {self._timeout.total_seconds():g} seconds"
         else:

@@ -127,8 +127,7 @@ def _evaluate(ranks: Ranks, shard: Shard, command: Command, numbers: list[int]) 
         sums, error = attempt(lambda: shard.gradient(theta, parts, part))
     if sums is None:  # the others wait for this rank's part of the sum
         sums = torch.zeros(rows).double(), torch.zeros_like(theta, dtype=torch.float64)
-    ranks.answer(sums[0].cpu(), error)
-    ranks.reduce(sums[1].contiguous())
+    ranks.answer(sums[0].cpu(), error, sums[1].contiguous())
 
 
 def attempt(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
