@@ -13,6 +13,7 @@ from sbmc.checks import BadInput, require
 from sbmc.storage.provenance import software_versions
 from sbmc_studies.commands.execute import execute, require_writable
 from sbmc_studies.commands.options import parse_numbers
+from sbmc_studies.commands.ranks import on_first_rank
 from sbmc_studies.commands.show import show_comparison
 from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import get_experiment
@@ -47,11 +48,16 @@ def resume(
         subject = "the run has" if len(run_files) == 1 else "all runs have"
         print(f"{run}: {subject} ended; there is nothing to continue.")
         return 0
+    unfinished = {folder: _with_changes(each, changes) for folder, each in unfinished.items()}
+    shards = next(iter(unfinished.values())).spec.execution.shards
+    return on_first_rank(lambda: _resume_all(unfinished, quiet=quiet, debug=debug), shards)
+
+
+def _resume_all(unfinished: Mapping[Path, RunFile], *, quiet: bool, debug: bool) -> int:
     resources = Resources(progress=not quiet)
     runs: list[tuple[Path, Run]] = []
     refused = 0
     for folder, run_file in unfinished.items():
-        run_file = _with_changes(run_file, changes)
         try:
             _require_same_origin(run_file, resources)
             out = records_folder(folder)

@@ -20,6 +20,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sbmc.log import logger
+
 # Tags of messages between two ranks.
 _ANSWER, _BYTES, _PROBE = 1, 2, 3
 # Numbers of a command: what, rows, columns, and which part of how many.
@@ -195,7 +197,10 @@ class Ranks:
             yield
         except RuntimeError as error:
             self.broken = True
-            raise RankLost(self._in_words(rank, str(error)), self._restartable) from error
+            lost = RankLost(self._in_words(rank, str(error)), self._restartable)
+            if self.rank == 0 and not self._restartable:
+                logger.error("%s", lost)  # at once: torchrun ends this process in a moment
+            raise lost from error
 
     def _in_words(self, rank: int | None, text: str) -> str:
         lost = [rank] if rank is not None else self._closed()
