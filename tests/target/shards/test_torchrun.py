@@ -55,3 +55,13 @@ def test_a_command_is_run_by_rank_0_and_shows_its_results_once(tmp_path):
     refused = torchrun(2, "-m", "sbmc", "run", "digits", "--shards", "torchrun", "--out", SCRIPT)
     assert refused.returncode != 0
     assert "`out` must be a folder" in refused.stderr
+
+
+@pytest.mark.parametrize("way", ["fsdp", "tensor"])
+def test_a_spread_module_can_be_stepped_and_is_refused_by_fit(way):
+    done = torchrun(2, SCRIPT.with_name("spread_module.py"), way)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        assert f"rank {rank}, {way}: differs by" in done.stdout
+    assert "`model` must be whole in this process" in done.stdout
+    assert "but got the spread parameter '0.weight'" in done.stdout
