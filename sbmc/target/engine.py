@@ -334,10 +334,8 @@ class LikelihoodEngine:
             some: which examples.
             prepare: whether to prepare them, which one that is only sent elsewhere does not need.
         """
-        examples = Examples(
-            tree_map(lambda t: t[some].contiguous(), self.examples.inputs),
-            self.examples.targets[some].contiguous(),
-        )
+        inputs = tree_map(lambda t: t[some].contiguous(), self.examples.inputs)
+        examples = Examples(inputs, self.examples.targets[some].contiguous())
         parts = self._ranges.forward, examples, self._ranges.likelihood, self._point
         one = LikelihoodEngine(*parts, self.chunks, self._source, self._with_kernel)
         one._room = self._room

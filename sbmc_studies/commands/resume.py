@@ -110,14 +110,18 @@ def extend(
     # Reading it refuses folders that are no run's, and those are in no folder of records.
     run_file = _with_changes(read_run_file(folder), changes)
     out = records_folder(folder)
-    require_writable(out)
     execution = run_file.spec.execution
     rule = "one with a checkpoint, which `extend` needs"
     require(execution.saves_checkpoints, "run", rule, str(run))
-    resources = Resources(progress=not quiet)
-    _require_same_origin(run_file, resources)
-    spec = replace(extend_run(folder, islands, also), execution=execution)
-    return _execute_and_show(spec, out, resources, quiet=quiet, debug=debug)
+
+    def extend_here() -> int:
+        require_writable(out)
+        resources = Resources(progress=not quiet)
+        _require_same_origin(run_file, resources)
+        spec = replace(extend_run(folder, islands, also), execution=execution)
+        return _execute_and_show(spec, out, resources, quiet=quiet, debug=debug)
+
+    return on_first_rank(extend_here, execution.shards)
 
 
 def merge(
