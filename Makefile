@@ -1,4 +1,5 @@
 # make demo        compare MAP, a deep ensemble and S-HMC on handwritten digits
+# make serve       a page to draw digits on, at http://127.0.0.1:8765/
 # make test        the tests that take minutes together
 # make test-all    these, and those that start a browser, Ray or processes to kill (make
 #                  test-integration is the latter alone); make test-slow for the long ones
@@ -43,7 +44,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
 # Two workers with one thread each: on small tensors, threads inside torch only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: demo test test-integration test-all test-slow check format browser records architecture docs docs-serve wheel dist \
+.PHONY: demo serve test test-integration test-all test-slow check format browser records architecture docs docs-serve wheel dist \
   gallery test-gallery bench clean
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -61,12 +62,16 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) torch
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,ray,onnx,dev]'
+	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,ray,onnx,serve,dev]'
+	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,ray,onnx,botorch,dev]'
 	@$(BIN)/python -c 'import torchvision' 2> /dev/null || $(BIN)/pip uninstall -qq -y torchvision
 	@touch $@
 
 demo: $(STAMP)
 	@$(BIN)/sbmc run digits --out runs
+
+serve: $(STAMP)
+	@$(BIN)/sbmc serve --digits
 
 test: $(STAMP)
 	$(PYTEST) -m "not slow and not integration"

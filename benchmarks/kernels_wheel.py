@@ -25,18 +25,8 @@ import torch
 
 from benchmarks import options as shared
 from benchmarks.workloads import build_way, draw_positions, get_workload, make_examples
-from sbmc.model.kernels.native import (
-    adam,
-    build,
-    chain,
-    chain_batches,
-    head,
-    head_batches,
-    planes,
-    sgd,
-    shipped,
-    steps,
-)
+from sbmc.model.kernels.native import build, chain, shipped
+from sbmc.model.kernels.native.libraries import forget_loaded
 from sbmc.target.target import Target
 
 WORKLOADS = ("mnist7", "strided", "head", "cifar", "mlp", "regression")
@@ -44,7 +34,6 @@ BATCHED = ("mnist7", "head", "mlp", "regression")
 PARTICLES, BATCH = 10, 50
 NATIVE, NEEDED = "native", 0.8
 LEAST_SECONDS = 0.02  # of one timing: short calls are repeated
-LOADERS = (adam, chain, chain_batches, head, head_batches, sgd, steps)
 
 
 @contextmanager
@@ -59,21 +48,15 @@ def code(choice: str, march: str = "") -> Iterator[None]:
     os.environ[shipped.VARIABLE] = choice
     if march:
         build.TUNINGS = ((f"-march={march}",),)
-    _forget()
+    forget_loaded()
     try:
         yield
     finally:
-        _forget()
+        forget_loaded()
         build.TUNINGS = tunings
         del os.environ[shipped.VARIABLE]
         if before is not None:
             os.environ[shipped.VARIABLE] = before
-
-
-def _forget() -> None:
-    for module in LOADERS:
-        module._load.cache_clear()
-    planes._found = planes._Found()
 
 
 @contextmanager

@@ -23,12 +23,18 @@ WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW = 1000, 100, 34, 70
 STUDIES_FROM = 640
 # What every room uses: drawn as one band at the bottom, without arrows.
 GROUND = ("sbmc.checks", "sbmc.log", "sbmc.progress", "sbmc.randomness", "sbmc.storage")
-COLOURS = {"sbmc": ("#e8f0fb", "#2f5fa8"), "sbmc_studies": ("#fdf1e2", "#a8662f")}
+COLOURS = {
+    "sbmc": ("#e8f0fb", "#2f5fa8"),
+    "sbmc_serve": ("#e6f5ec", "#2f7d51"),
+    "sbmc_studies": ("#fdf1e2", "#a8662f"),
+}
+# A package of one room.
+SERVER = "sbmc_serve"
 
 
 def room_of(module: str) -> str:
     """The room or top-level file that a module is in."""
-    return ".".join(module.split(".")[:2])
+    return SERVER if module.startswith(SERVER) else ".".join(module.split(".")[:2])
 
 
 def room_edges() -> dict[str, set[str]]:
@@ -97,10 +103,10 @@ def draw() -> str:
     height = ROW * (max(rows) + 2) + 20
     centre = {}
     # The library on the left, the studies on the right.
-    columns = (("sbmc.", 0, STUDIES_FROM), ("sbmc_studies.", STUDIES_FROM, WIDTH))
+    columns = ((("sbmc.", SERVER), 0, STUDIES_FROM), (("sbmc_studies.",), STUDIES_FROM, WIDTH))
     for k, rooms in rows.items():
-        for package, left, right in columns:
-            inside = [room for room in rooms if room.startswith(package)]
+        for packages, left, right in columns:
+            inside = [room for room in rooms if room.startswith(packages)]
             # A room stands near what it imports from, as far as there is space.
             inside.sort(key=lambda room: _mean(centre[b][0] for b in edges[room] if b in centre))
             gap = (right - left) / max(1, len(inside))
@@ -121,6 +127,7 @@ def draw() -> str:
     for room, (x, y) in centre.items():
         package, _, name = room.partition(".")
         fill, line = COLOURS[package]
+        name = name or package
         parts.append(
             f'<rect x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" '
             f'height="{BOX_HEIGHT}" rx="6" fill="{fill}" stroke="{line}"/>'
@@ -129,7 +136,8 @@ def draw() -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + 10}" '
         f'font-family="sans-serif" font-size="14" role="img">'
-        "<title>The rooms of sbmc (blue) and sbmc_studies (orange), and what imports what</title>"
+        "<title>The rooms of sbmc (blue), sbmc_serve (green) and sbmc_studies (orange), and what "
+        "imports what</title>"
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#9aa4b2"/></marker></defs>'
         f'<rect width="{WIDTH}" height="{height + 10}" fill="white"/>{"".join(parts)}</svg>\n'
@@ -164,7 +172,7 @@ def files_from_fit_to_kernel() -> int:
 def counts() -> str:
     """The figures as lines."""
     lines = []
-    for package in ("sbmc", "sbmc_studies"):
+    for package in ("sbmc", "sbmc_serve", "sbmc_studies"):
         files = [path for name, path in MODULES.items() if name.split(".")[0] == package]
         total = sum(len(path.read_text("utf-8").splitlines()) for path in files)
         entries = [each for each in (ROOT / package).iterdir() if each.name != "__pycache__"]

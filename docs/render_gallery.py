@@ -49,7 +49,13 @@ SECTIONS = {
         "lightning_and_trainer",
         "ray_cluster",
     ),
-    "Act on it": ("abstain_with_guarantee", "conformal_sets"),
+    "Act on it": (
+        "abstain_with_guarantee",
+        "conformal_sets",
+        "conformal_own_network",
+        "bayesian_optimisation",
+        "active_learning",
+    ),
     "Look inside": ("s_from_0_to_1", "arviz_diagnostics", "own_sampler"),
 }
 NAMES = tuple(name for names in SECTIONS.values() for name in names)
@@ -229,7 +235,7 @@ def write_index() -> None:
     """The page with a card for every example that has been rendered."""
     parts = [
         "# Gallery",
-        "Twelve problems from beginning to end. Each is one file that runs as it is, with data "
+        "Fifteen problems from beginning to end. Each is one file that runs as it is, with data "
         "that it makes itself or that come with scikit-learn. `make gallery` runs them and writes "
         "these pages; all of them are tested in a short form (`make test-gallery`).",
     ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbmc.checks import BadInput
-    from sbmc.estimators import SBMCClassifier, SBMCRegressor
+    from sbmc.estimators import SBMCClassifier, SBMCRegressor, as_estimator
     from sbmc.fitting.budget import Budget
     from sbmc.fitting.compute import Compute
     from sbmc.fitting.fit import fit
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
         class_weights,
     )
     from sbmc.posterior.distillation.distilled import Distilled
+    from sbmc.posterior.living.drift import Drift
+    from sbmc.posterior.living.ranking import Ranking
+    from sbmc.posterior.living.reference import Reference
     from sbmc.posterior.merging import merge
     from sbmc.posterior.posterior import Posterior
     from sbmc.posterior.saving import load
@@ -50,7 +53,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "sbmc.islands.checkpoints": ("CheckpointAt",),
     "sbmc.checks": ("BadInput",),
-    "sbmc.estimators": ("SBMCClassifier", "SBMCRegressor"),
+    "sbmc.estimators": ("SBMCClassifier", "SBMCRegressor", "as_estimator"),
     "sbmc.islands.executors": ("InProcess", "Processes", "Ray"),
     "sbmc.fitting.budget": ("Budget",),
     "sbmc.fitting.compute": ("Compute",),
@@ -71,6 +74,9 @@ _HOMES = {
         "class_weights",
     ),
     "sbmc.posterior.distillation.distilled": ("Distilled",),
+    "sbmc.posterior.living.drift": ("Drift",),
+    "sbmc.posterior.living.ranking": ("Ranking",),
+    "sbmc.posterior.living.reference": ("Reference",),
     "sbmc.posterior.merging": ("merge",),
     "sbmc.posterior.saving": ("load",),
     "sbmc.posterior.posterior": ("Posterior",),
@@ -134,6 +140,7 @@ __all__ = [
     "Custom",
     "DenseCategorical",
     "Distilled",
+    "Drift",
     "Ensemble",
     "Expectation",
     "Explanation",
@@ -149,13 +156,16 @@ __all__ = [
     "Prediction",
     "Prior",
     "Processes",
+    "Ranking",
     "Ray",
+    "Reference",
     "RegressionPrediction",
     "SBMCClassifier",
     "SBMCRegressor",
     "Shards",
     "StudentT",
     "WeightDecay",
+    "as_estimator",
     "build_target",
     "class_weights",
     "describe_prior",

@@ -6,13 +6,14 @@ import math
 import numbers
 import os
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 
 # More than anyone counts up to: a larger number is a mistake, and a loop over it has no end.
 MOST_COUNT = 1_000_000_000
 # Longest description of a value in a message.
 _MOST_CHARACTERS = 120
+# Of a mistyped name: what is longer resembles nothing. And a part of a name that says which.
+_LONGEST_NAME, _SHORTEST_PART = 100, 4
 
 
 class BadInput(ValueError):
@@ -233,6 +234,9 @@ def require_path(name: str, value: object) -> Path:
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Suggest the choice that a mistyped name most resembles.
 
+    A choice is near if two fifths of the longer word, or less, have to be typed otherwise (letters
+    put in, left out, changed or swapped), or if it is the name with more behind or before it.
+
     Args:
         name: what was typed.
         choices: what could have been meant.
@@ -243,10 +247,39 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     Examples:
         >>> nearest("s-hcm", ["map", "s-hmc", "s-smc"])
         " Did you mean 's-hmc'?"
-        >>> nearest("elephant", ["map", "s-hmc", "s-smc"])
+        >>> nearest("scale", ["sampler", "particles"])
         ''
     """
     # Compared in lower case, since "S-HMC" for "s-hmc" is the commonest mistake.
-    by_key = {choice.lower(): choice for choice in choices}
-    matches = get_close_matches(str(name).lower(), by_key, n=1)
-    return f" Did you mean {by_key[matches[0]]!r}?" if matches else ""
+    typed = str(name).lower()[:_LONGEST_NAME]
+    best, least = "", math.inf
+    for choice in choices:
+        known = choice.lower()
+        distance = float(edit_distance(typed, known))
+        if distance > 0.4 * max(len(typed), len(known)):
+            # Or its beginning, or its end.
+            ends = known.startswith(typed) or known.endswith(typed)
+            if len(typed) < _SHORTEST_PART or not ends:
+                continue
+        if distance < least:
+            best, least = choice, distance
+    return f" Did you mean {best!r}?" if best else ""
+
+
+def edit_distance(first: str, second: str) -> int:
+    """How many letters have to be put in, left out, changed or swapped with their neighbours.
+
+    Examples:
+        >>> edit_distance("s-hcm", "s-hmc"), edit_distance("sistematic", "systematic")
+        (1, 1)
+    """
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        before, last, row = row, before, [i]
+        for j, other in enumerate(second, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -38,6 +38,8 @@ class Stream(IntEnum):
     HEALTH = 10
     PREDICTIONS = 11
     DISTILLATION = 12
+    UPDATES = 13
+    RANKING = 14
 
 
 def generator(seed: int, *path: int) -> torch.Generator:

@@ -15,6 +15,7 @@ ROOMS = sorted((ROOT / "docs" / "api").glob("*.md"))
 # Modules all of whose public names are on a page of theirs.
 MODULES = {
     "metrics": "sbmc.prediction.metrics",
+    "serve": "sbmc_serve",
     **{
         room: f"sbmc.{room}"
         for room in (
@@ -62,7 +63,11 @@ def test_names_on_the_pages_exist_and_have_docstrings(page):
 
 
 def test_sections_with_examples_have_the_name_that_the_site_reads():
-    files = [path for room in ("sbmc", "sbmc_studies") for path in (ROOT / room).rglob("*.py")]
+    files = [
+        path
+        for room in ("sbmc", "sbmc_serve", "sbmc_studies")
+        for path in (ROOT / room).rglob("*.py")
+    ]
     assert len(files) > 400
     found = [path for path in files if re.search(r"^ +Example:$", path.read_text("utf-8"), re.M)]
     assert [str(path.relative_to(ROOT)) for path in found] == [], "write `Examples:`"

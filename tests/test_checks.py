@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sbmc.checks import BadInput, nearest, require
+from sbmc.checks import BadInput, edit_distance, nearest, require
 
 
 def test_a_rule_that_holds_is_silent():
@@ -40,6 +40,33 @@ def test_bad_input_is_a_value_error():
 )
 def test_nearest(typed, expected):
     assert nearest(typed, ["MAP", "s-hmc", "s-smc"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("scale", ""),  # shares letters with sampler, in no place of theirs
+        ("samplr", " Did you mean 'sampler'?"),
+        ("particels", " Did you mean 'particles'?"),
+        ("partikel", " Did you mean 'particles'?"),
+        ("prior_var", " Did you mean 'prior_variance'?"),
+        ("layers", " Did you mean 'hidden_layers'?"),
+        ("sede", " Did you mean 'seed'?"),
+        ("x", ""),
+        ("s" * 10_000, ""),
+    ],
+)
+def test_only_what_is_near_is_suggested(typed, expected):
+    known = ["sampler", "particles", "prior_variance", "hidden_layers", "s", "seed"]
+    assert nearest(typed, known) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "distance"),
+    [("", "", 0), ("", "abc", 3), ("ab", "ba", 1), ("abcd", "acbd", 1), ("kitten", "sitting", 3)],
+)
+def test_edit_distance(first, second, distance):
+    assert edit_distance(first, second) == edit_distance(second, first) == distance
 
 
 def test_nearest_of_nothing():

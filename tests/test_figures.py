@@ -41,8 +41,9 @@ def test_a_script_draws_a_small_picture(name, script, tmp_path):
 
 def test_every_script_is_tried():
     found = {path.stem for path in (DOCS / "figures").glob("*.py")}
-    # `why` draws the README's picture, from MNIST; its record is held to the README.
-    assert found == {*SCRIPTS, "drawing", "decision_tree", "why"}
+    # `why` draws the README's picture, from MNIST; its record is held to the README. `serve` needs
+    # a browser: tests/serve/test_page_in_browser.py.
+    assert found == {*SCRIPTS, "drawing", "decision_tree", "why", "serve"}
 
 
 def test_pictures_are_small_and_shown_with_a_text_alternative():

@@ -61,14 +61,14 @@ def test_cells_are_found():
     ]
 
 
-def test_there_are_twelve_with_a_card_each():
+def test_there_are_fifteen_with_a_card_each():
     index = (PAGES / "index.md").read_text("utf-8")
     linked = re.findall(r"\*\*\[[^\]]+\]\((\w+)\.md\)\*\*", index)
     assert sorted(linked) == [path.stem for path in EXAMPLES]
     assert sorted(linked) == sorted(
         path.stem for path in PAGES.glob("*.md") if path.stem != "index"
     )
-    assert len(linked) == 12
+    assert len(linked) == 15
     for name in linked:
         assert (IMAGES / f"{name}-card.webp").is_file()
 

@@ -16,8 +16,10 @@ from repository import ROOT
 GLOSSARY = ROOT / "docs" / "glossary.md"
 # Private words, each of which has another one in the glossary now: checkpointer, context, run file,
 # saved cells, runner, duplicate, progress, temperature.
+_LIBRARY = {"keeper", "workshop", "journal", "ledger", "bench", "twin", "news", "told"}
 RETIRED = {
-    "sbmc": {"keeper", "workshop", "journal", "ledger", "bench", "twin", "news", "told"},
+    "sbmc": _LIBRARY,
+    "sbmc_serve": _LIBRARY,
     "sbmc_studies": {"workshop", "journal", "twin"},
 }
 

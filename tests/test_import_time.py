@@ -13,6 +13,7 @@ from repository import ROOT
 
 LIMIT = 0.3
 HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "ray", "arviz", "torchvision", "transformers")
+HEAVY += ("botorch", "gpytorch", "mapie")
 
 # Processor time, not wall time: the tests share their machine with one another. And without the
 # collector, which may or may not go through all of torch's objects just then.

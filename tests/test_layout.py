@@ -15,6 +15,7 @@ from repository import ROOT
 MOST_ENTRIES = 28
 MOST_LINES = 400
 MOST_LATE = 20
+PACKAGES = ["sbmc", "sbmc_serve", "sbmc_studies", "tests", "benchmarks", "examples"]
 
 # From the bottom up: a room imports from itself and from rooms above it in this list.
 ORDER = [
@@ -44,6 +45,7 @@ ORDER = [
     "sbmc.report",
     "sbmc.cli",
     "sbmc.__main__",
+    "sbmc_serve",
     "sbmc_studies.data",
     "sbmc_studies.experiments",
     "sbmc_studies.records",
@@ -65,22 +67,19 @@ _QUICK = "`sbmc --help` needs no torch; a command imports its work when it is ca
 LATE = {
     "sbmc.likelihoods.likelihood imports sbmc.likelihoods.from_distribution": "it makes one",
     "sbmc.posterior.compression imports sbmc.posterior.first_islands": "it makes a posterior",
+    "sbmc.posterior.living.methods imports sbmc.fitting.updating": _UP,
     "sbmc.posterior.posterior imports sbmc.confidence": _UP,
     "sbmc.posterior.posterior imports sbmc.diagnostics.arviz": _UP,
     "sbmc.posterior.posterior imports sbmc.posterior.saving": "saving and loading make posteriors",
+    "sbmc.posterior.sharing imports sbmc.report.pretrained.folder": "a card is a page of measures",
     "sbmc.posterior.saving imports sbmc.confidence.storage": "a file may have a confidence",
     "sbmc.cli.doctor imports sbmc.cli.machine": _QUICK,
     "sbmc.cli.embed imports sbmc.embedding": _QUICK,
     "sbmc.cli.explain imports sbmc.cli.explaining": _QUICK,
     "sbmc.cli.head imports sbmc.embedding": _QUICK,
     "sbmc.cli.posterior_commands imports sbmc.cli.posterior_work": _QUICK,
-    "sbmc_studies.commands.listing imports sbmc_studies.commands.show": _QUICK,
-    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.figure": _QUICK,
-    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.report": _QUICK,
-    "sbmc_studies.commands.results_commands imports sbmc_studies.commands.table": _QUICK,
-    "sbmc_studies.commands.resume_commands imports sbmc_studies.commands.resume": _QUICK,
-    "sbmc_studies.commands.run_commands imports sbmc_studies.commands.run": _QUICK,
-    "sbmc_studies.commands.run_commands imports sbmc_studies.commands.tune": _QUICK,
+    "sbmc_serve.command imports sbmc_serve.running": _QUICK,
+    "sbmc_studies.commands.loading imports sbmc_studies.commands.work": _QUICK,
 }
 
 
@@ -98,7 +97,7 @@ def modules(package: str) -> dict[str, Path]:
     return found
 
 
-MODULES = {**modules("sbmc"), **modules("sbmc_studies")}
+MODULES = {**modules("sbmc"), **modules("sbmc_serve"), **modules("sbmc_studies")}
 
 
 def imports_of(module: str, text: str) -> Iterator[Import]:
@@ -122,7 +121,7 @@ def imports_of(module: str, text: str) -> Iterator[Import]:
         else:
             continue
         for name in dict.fromkeys(found):
-            if name.split(".")[0] in ("sbmc", "sbmc_studies"):
+            if name.split(".")[0] in ("sbmc", "sbmc_serve", "sbmc_studies"):
                 yield Import(module, name, id(node) not in top)
 
 
@@ -162,9 +161,19 @@ def test_late_imports_are_few_and_each_has_its_reason():
     assert len(statements) <= MOST_LATE
 
 
-def test_the_library_never_imports_the_studies():
-    studies = [e for e in IMPORTS if e.module.split(".")[0] == "sbmc" and "studies" in e.imported]
-    assert studies == []
+def test_the_library_never_imports_what_is_built_upon_it():
+    upon = ("sbmc_serve", "sbmc_studies")
+    found = [
+        each
+        for each in IMPORTS
+        if each.module.split(".")[0] == "sbmc" and each.imported.split(".")[0] in upon
+    ]
+    assert found == []
+
+
+def test_the_server_and_the_studies_do_not_know_each_other():
+    packages = {(each.module.split(".")[0], each.imported.split(".")[0]) for each in IMPORTS}
+    assert not {("sbmc_serve", "sbmc_studies"), ("sbmc_studies", "sbmc_serve")} & packages
 
 
 def test_a_planted_import_is_found():
@@ -179,7 +188,7 @@ def test_the_library_has_few_rooms():
     assert len(entries) <= MOST_ENTRIES, sorted(entries)
 
 
-@pytest.mark.parametrize("package", ["sbmc", "sbmc_studies", "tests", "benchmarks", "examples"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_is_too_long(package):
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())

@@ -102,6 +102,20 @@ def test_results_are_tables_in_a_kernel(kernel):
         assert result["content"]["data"]["text/html"].startswith("<table>")
 
 
+@pytest.mark.integration
+@in_a_kernel
+def test_an_explanation_is_shown_once_in_a_cell(kernel):
+    (shown,) = kernel("explanation = sbmc.explain(net, x)\nexplanation")
+    assert shown["content"]["data"]["text/html"].startswith("<table>")
+    assert shown["content"]["data"]["text/plain"].startswith("layer")
+    (once,) = kernel("sbmc.explain(net, x)")
+    (before,) = kernel("sbmc.explain(net, x); 3 + 4")[:1]
+    (again,) = kernel("explanation")
+    for each in (once, before, again):
+        assert each["content"]["data"]["text/html"].startswith("<table>")
+    assert kernel("print(explanation)")[0]["msg_type"] == "stream"
+
+
 class Handle:
     def __init__(self, bundles):
         self.update = lambda bundle, raw: bundles.append(bundle)

@@ -11,7 +11,7 @@ from repository import ROOT
 
 import sbmc
 
-PACKAGES = ["sbmc", "sbmc_studies"]
+PACKAGES = ["sbmc", "sbmc_serve", "sbmc_studies"]
 # What the package reads or compiles beside its modules.
 KINDS = (".css", ".js", ".html", ".toml", ".csv", ".c", ".h")
 

@@ -129,8 +129,17 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sbmc_studies.commands.run.run_tables", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.run.run_reviewers", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.tune.run_tune", lambda plan, out, **options: 0)
-    for worker in ("run_fit", "run_predict", "run_evaluate", "run_report", "run_export"):
+    for worker in (
+        "run_fit",
+        "run_predict",
+        "run_evaluate",
+        "run_report",
+        "run_export",
+        "run_drift",
+        "run_card",
+    ):
         monkeypatch.setattr(f"sbmc.cli.posterior_work.{worker}", lambda *given, **options: 0)
+    monkeypatch.setattr("sbmc_serve.running.run_serve", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.embed.run_embed", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.head.show_head", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc.cli.explaining.explain_own_model", lambda *arguments, **options: None)

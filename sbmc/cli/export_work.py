@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput
-from sbmc.cli.opening import open_posterior, report_health, require_new_file
+from sbmc.cli.opening import open_model, report_health, require_new_file
 
 
 def run_export(
@@ -19,10 +19,10 @@ def run_export(
     quiet: bool = False,
     any_health: bool = False,
 ) -> int:
-    """Write a posterior's file as a graph, and print what was written.
+    """Write the file of a posterior or a distilled network as a graph, and print what was written.
 
     Args:
-        file: of the posterior.
+        file: of either.
         out: the graph's file.
         options: `interval` and `abstain` of `Posterior.export`.
         model: a reference to the network, if the file does not have it.
@@ -37,7 +37,7 @@ def run_export(
             are missing.
     """
     require_new_file(out)
-    posterior = open_posterior(file, model)
+    posterior = open_model(file, model)
     try:
         exported = posterior.export(out, **options)
     except ImportError as error:

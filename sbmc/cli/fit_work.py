@@ -175,6 +175,7 @@ def _fit_network(
         seed=options.seed,
         progress=not quiet,
     )
+    described["rows"] = len(rows)
     if not posterior.likelihood.classification:
         described["abstain_above"] = doubtful_deviation(posterior, rows.inputs)
     if content is None:

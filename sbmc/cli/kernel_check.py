@@ -9,30 +9,10 @@ from torch import nn
 
 from sbmc.checks import BadInput
 from sbmc.model.kernels.choice import COMPILED
-from sbmc.model.kernels.native import (
-    adam,
-    build,
-    chain,
-    chain_batches,
-    head,
-    head_batches,
-    planes,
-    sgd,
-    shipped,
-    steps,
-)
+from sbmc.model.kernels.native import build, chain, shipped
+from sbmc.model.kernels.native.libraries import LIBRARIES
 from sbmc.target.builder import build_target
 
-LIBRARIES = {
-    "chains of layers": (chain.SOURCE, chain.FUNCTIONS),
-    "linear heads": (head.SOURCE, head.FUNCTIONS),
-    "first convolution": (planes.SOURCE, planes.FUNCTIONS),
-    "mini-batches of chains": (chain_batches.SOURCE, chain_batches.FUNCTIONS),
-    "mini-batches of heads": (head_batches.SOURCE, head_batches.FUNCTIONS),
-    "steps on mini-batches": (steps.SOURCE, steps.FUNCTIONS),
-    "training by Adam": (adam.SOURCE, adam.FUNCTIONS),
-    "training by SGD": (sgd.SOURCE, sgd.FUNCTIONS),
-}
 # Relative to the largest number; float32 has seven digits.
 TOLERANCE = 1e-5
 

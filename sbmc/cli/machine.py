@@ -23,12 +23,15 @@ EXTRAS = {
     "laplace": ("laplace-torch",),
     "nuts": ("nutpie", "arviz"),
     "text": ("sentence-transformers",),
-    "language": ("transformers", "gguf", "accelerate"),
+    "language": ("transformers", "gguf", "accelerate", "peft"),
     "vision": ("torchvision", "pillow"),
     "plots": ("matplotlib",),
     "pandas": ("pandas",),
     "conformal": ("mapie",),
+    "botorch": ("botorch",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "serve": ("starlette", "uvicorn"),
+    "hub": ("huggingface_hub",),
     "tables": ("catboost", "xgboost-cpu"),
 }
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

@@ -13,7 +13,9 @@ import typer
 
 from sbmc import __version__
 from sbmc.checks import BadInput, nearest
+from sbmc.cli.card_command import card_command
 from sbmc.cli.doctor import doctor_command
+from sbmc.cli.drift_command import drift_command
 from sbmc.cli.embed import embed_app
 from sbmc.cli.explain import explain_command
 from sbmc.cli.export_command import export_command
@@ -84,6 +86,13 @@ add_command(
 )
 add_command(
     app,
+    "drift",
+    drift_command,
+    examples=["sbmc drift my.sbmc --data new.csv"],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
     "report",
     report_command,
     examples=[
@@ -100,6 +109,16 @@ add_command(
     examples=[
         "sbmc export my.sbmc --to onnx --out model.onnx",
         "sbmc export my.sbmc --out model.pt2 --abstain epistemic:0.2",
+    ],
+    panel=OWN_NETWORKS,
+)
+add_command(
+    app,
+    "card",
+    card_command,
+    examples=[
+        "sbmc card my.sbmc --data test.csv --license mit --out my-posterior",
+        "sbmc card photos.sbmc --name 'Birds of the garden' --out birds",
     ],
     panel=OWN_NETWORKS,
 )

@@ -26,6 +26,8 @@ from sbmc.datasets.files import (
     read_table,
 )
 from sbmc.embedding.picture_rows import PictureForm, read_picture_rows
+from sbmc.posterior.distillation.distilled import Distilled
+from sbmc.posterior.distillation.saving import is_distilled
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.recipe import REFERENCE, Recipe
 from sbmc.posterior.saving import load, read_recipe
@@ -123,6 +125,18 @@ def open_posterior(path: Path, model: str | None = None) -> Posterior:
             "made with."
         )
     return load(path, load_network(reference)[0])
+
+
+def open_model(path: Path, model: str | None = None) -> Posterior | Distilled:
+    """Load a posterior or a distilled network, whichever a file has; as `open_posterior`."""
+    path = require_path("file", path)
+    if not is_distilled(path):
+        return open_posterior(path, model)
+    try:
+        return Distilled.load(path, None if model is None else load_network(model)[0])
+    except BadInput as error:
+        # In Python the argument is called `network`.
+        raise BadInput(str(error).replace("`network`", "`model`")) from error
 
 
 def load_network(reference: str) -> tuple[nn.Module, bytes | None]:
@@ -236,8 +250,8 @@ def say_unknown_levels() -> Iterator[None]:
         print(f"sbmc: {each.message}", file=sys.stderr)
 
 
-def report_health(posterior: Posterior, *, any_health: bool) -> int:
-    """Print the health of a posterior on standard error.
+def report_health(posterior: Posterior | Distilled, *, any_health: bool) -> int:
+    """Print the health of a posterior, or of a distilled network's teacher, on standard error.
 
     Args:
         posterior: whose.
@@ -246,6 +260,10 @@ def report_health(posterior: Posterior, *, any_health: bool) -> int:
     Returns:
         The exit code: 3 if it is not ok, otherwise 0.
     """
+    if isinstance(posterior, Distilled):
+        words = str(posterior.settings.get("health", "not checked"))
+        print(f"sbmc: health of the posterior that it was distilled from: {words}", file=sys.stderr)
+        return NOT_HEALTHY if words.startswith("not ok") and not any_health else 0
     health = posterior.health
     remedy = ""
     if health.ok is False:

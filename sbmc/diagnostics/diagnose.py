@@ -51,7 +51,7 @@ def diagnose(
             one forward epoch for each draw. With the prior it also gives the log density of the
             target, up to a constant.
         prior: the anchored prior, or one for each island: those of `fit` if not given. A posterior
-            that was loaded from a file has none; see `sbmc.prior.gaussian.anchored_prior`.
+            from a file of before has none; see `sbmc.prior.gaussian.anchored_prior`.
         power: of the likelihood in that density; that of `fit` if not given.
         superchains: what nested R-hat compares: `"islands"`, or `"starts"`, chain i of all islands
             against the others, for chains that began at the members of an ensemble.

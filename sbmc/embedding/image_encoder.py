@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,7 +64,8 @@ class ImageEncoder:
             rule = "a torch.nn.Module, a file of one, or the name of a torchvision network"
             require(isinstance(model, nn.Module), "model", rule, model)
             require_weights(model)
-        self._module = _load(model, weights) if named else model
+        # In a copy: the user's module keeps its dtype, its device and its mode.
+        self._module = _load(model, weights) if named else copy.deepcopy(model)
         checksum = digest(dict(self._module.state_dict()))
         self._module = self._module.to(device=device, dtype=DTYPES[dtype])
         if not _is_exported(model):  # an exported module has no modes

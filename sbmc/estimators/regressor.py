@@ -13,23 +13,21 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from sbmc.checks import Phrase, is_number, require, require_choice, require_flag
+from sbmc.checks import Phrase, require, require_choice
 from sbmc.estimators import defaults
 from sbmc.estimators.base import SBMCEstimator, TableTargets
 from sbmc.estimators.network import Module
-from sbmc.estimators.quantile import QuantilePredictor
+from sbmc.estimators.numbers import NumberPredictions
 from sbmc.fitting.budget import Budget
 from sbmc.likelihoods import Likelihood, NoisyLikelihood, as_likelihood
 from sbmc.posterior.units import Units
-from sbmc.prediction.predictive import checked_level
 from sbmc.prediction.regression import RegressionPrediction
-from sbmc.storage.arrays import as_floats
 
 # Likelihoods of numbers, by their strings.
 OF_NUMBERS = ("gaussian", "gaussian-network", "student-t")
 
 
-class SBMCRegressor(RegressorMixin, SBMCEstimator[RegressionPrediction]):
+class SBMCRegressor(NumberPredictions, RegressorMixin, SBMCEstimator[RegressionPrediction]):
     """A Bayesian neural network for numbers, by the rules of scikit-learn.
 
     `fit` standardises columns and targets, trains ten networks to the end on all rows, and samples
@@ -135,70 +133,6 @@ class SBMCRegressor(RegressorMixin, SBMCEstimator[RegressionPrediction]):
         )
         self._target_shape = y.shape[1:]
         return self._fit_posterior(X, targets, weights)
-
-    def predict(
-        self, X: Any, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """The mean of the predictive distribution.
-
-        Args:
-            X: a table `(rows, columns)`.
-            return_std: whether to return standard deviations too: of the target itself, with its
-                noise and with what the particles disagree about.
-
-        Returns:
-            `(rows,)`, or `(rows, targets)` if `fit` had such targets; or two of these.
-        """
-        require_flag("return_std", return_std)
-        prediction = self.predictive(X)
-        mean = self._in_shape(prediction.mean)
-        return (mean, self._in_shape(prediction.variance.sqrt())) if return_std else mean
-
-    def predict_quantile(self, X: Any, q: float | Sequence[float]) -> np.ndarray:
-        """Quantiles of each target, of the mixture and noise included.
-
-        Args:
-            X: a table `(rows, columns)`.
-            q: a level between 0 and 1, or several.
-
-        Returns:
-            In the shape of `predict`; with several levels, these are a last axis.
-        """
-        one = is_number(q)
-        given = as_floats(q, "q", numbers=True)
-        shape = Phrase(f"shape {given.shape}")
-        require(one or (given.ndim == 1 and given.size > 0), "q", "one level, or several", shape)
-        levels = [checked_level(float(level), "q") for level in given.reshape(-1)]
-        prediction = self.predictive(X)
-        if one:
-            return self._in_shape(prediction.quantile(levels[0]))
-        found = [self._in_shape(each) for each in prediction.quantile(levels)]
-        return np.stack(found, axis=-1)
-
-    def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:
-        """The central interval of each target, noise included.
-
-        Args:
-            X: a table `(rows, columns)`.
-            level: the probability inside.
-
-        Returns:
-            `(rows, 2)`: the lower and the upper end; `(rows, targets, 2)` if `fit` had such
-            targets.
-        """
-        level = checked_level(level)
-        return self.predict_quantile(X, [(1 - level) / 2, (1 + level) / 2])
-
-    def at_quantile(self, q: float) -> QuantilePredictor:
-        """This fitted model as one whose `predict` gives a quantile, as MAPIE wants it.
-
-        Args:
-            q: the level, between 0 and 1.
-
-        Returns:
-            A regressor that shares the posterior.
-        """
-        return QuantilePredictor(self, checked_level(q, "q"))
 
     def __sklearn_tags__(self) -> Any:
         """Several targets are welcome."""

@@ -107,10 +107,11 @@ def fit_table(
         layers[-1].out_features,
         ACTIVATION.__name__,
     )
-    data: dict[str, Any] = {"kind": TABLE, **encoding.as_dict()}
+    data: dict[str, Any] = {"kind": TABLE, **encoding.as_dict(), "rows": len(inputs)}
     if encoding.classes is None:
         data["abstain_above"] = doubtful_deviation(posterior, inputs)
     posterior.recipe = Recipe(described, data)
+    posterior.make_reference(inputs, held_out=False, names=encoding.input_names)
     return posterior
 
 

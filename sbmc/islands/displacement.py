@@ -44,7 +44,6 @@ def with_displacement(islands: Sequence[Island], job: Job) -> list[Island]:
     Returns:
         The islands; those that failed are unchanged.
     """
-    population = job.sampler.population(job.particles)
     share = max(1, FISHER_ROWS // len(job.priors))
     inverse_widths: dict[int, Tensor] = {}
     measured = []
@@ -57,9 +56,7 @@ def with_displacement(islands: Sequence[Island], job: Job) -> list[Island]:
         if anchor not in inverse_widths:
             rng = generator(job.seed, Stream.HEALTH, anchor)
             inverse_widths[anchor] = inverse_width(job, prior, share, rng)
-        begin = job.start(
-            prior, generator(job.seed, Stream.ISLANDS, island.report.index), population
-        )
+        begin = job.begin(island.report.index, job.noise_of(island.report.index))
         measured.append(_measured(island, begin, inverse_widths[anchor]))
         release_pages(island.positions)
     return measured

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sbmc.islands.island import Island, Start, island_of
 from sbmc.model.threads import threads_for, torch_threads
@@ -62,6 +63,15 @@ class Job:
         """The target of an island, with a count of evaluations that nothing else adds to."""
         return Target(self.engine, self.priors[island % len(self.priors)], self.power)
 
+    def noise_of(self, island: int) -> torch.Generator:
+        """The random stream of an island, at its beginning."""
+        return generator(self.seed, Stream.ISLANDS, island)
+
+    def begin(self, island: int, rng: torch.Generator) -> Tensor:
+        """Where an island's particles begin, whitened, `(population, dim)`."""
+        prior = self.priors[island % len(self.priors)]
+        return self.start(prior, rng, self.sampler.population(self.particles))
+
     def run(
         self,
         batch: Batch,
@@ -86,8 +96,8 @@ class Job:
         prior = target.prior
         population = self.sampler.population(self.particles)
         with torch_threads(self.threads), self._threads_for(len(batch) * population):
-            generators = [generator(self.seed, Stream.ISLANDS, i) for i in batch]
-            begin = torch.cat([self.start(prior, g, population) for g in generators])
+            generators = [self.noise_of(island) for island in batch]
+            begin = torch.cat([self.begin(i, g) for i, g in zip(batch, generators, strict=True)])
             noise = IslandNoise(generators, self.particles, prior.mean.device)
             runs = self.sampler.run(target, noise, begin, report, checkpointer)
         seconds = time.perf_counter() - began + getattr(checkpointer, "seconds_before", 0.0)

@@ -106,7 +106,7 @@ def concatenate(first: Examples, second: Examples) -> Examples:
     return _join([first, second])
 
 
-def as_examples(data: Any, name: str = "data") -> Examples:
+def as_examples(data: Any, name: str = "data", *, most: int | None = None) -> Examples:
     """Check `data` and hold it as tensors.
 
     Args:
@@ -116,6 +116,7 @@ def as_examples(data: Any, name: str = "data") -> Examples:
             collation and the choice of examples are used, and never the shuffling: the likelihood
             must not change between evaluations.
         name: what error messages call it.
+        most: take at most so many of them, at random and always the same; others are not read.
 
     Returns:
         The examples.
@@ -130,18 +131,21 @@ def as_examples(data: Any, name: str = "data") -> Examples:
     """
     refuse_splits(data, name)
     if isinstance(data, Examples):
-        examples = data
+        examples = _some(data, most)
     elif isinstance(data, (tuple, list)) and len(data) == 2:
-        examples = Examples(as_inputs(data[0], name), as_tensor(data[1], f"{name} targets"))
+        pair = Examples(as_inputs(data[0], name), as_tensor(data[1], f"{name} targets"))
+        examples = _some(pair, most)
     elif isinstance(data, IterableDataset) or (
         isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset)
     ):
         raise BadInput(f"`{name}` must be a map-style data set, but got an iterable one.")
     elif isinstance(data, DataLoader):
-        examples = _read(data.dataset, _chosen(data, name), data.collate_fn, name)
+        examples = _read(data.dataset, pick(_chosen(data, name), most), data.collate_fn, name)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_array(data):
         total = dataset_length(data, name)
-        examples = _read(in_torch_format(data, name), range(total), default_collate, name)
+        examples = _read(
+            in_torch_format(data, name), pick(range(total), most), default_collate, name
+        )
     else:
         raise BadInput(
             f"`{name}` must be a pair (inputs, targets), a map-style data set or a DataLoader, "
@@ -149,6 +153,27 @@ def as_examples(data: Any, name: str = "data") -> Examples:
         )
     _check(examples, name)
     return examples
+
+
+def pick(indices: Sequence[Any], most: int | None) -> Sequence[Any]:
+    """At most so many of some indices, at random, always the same ones, in their order.
+
+    Args:
+        indices: to choose from.
+        most: how many; None for all.
+
+    Returns:
+        The chosen ones.
+
+    Examples:
+        >>> len(pick(range(100), 7)), pick(range(3), 7)
+        (7, range(0, 3))
+    """
+    if most is None or len(indices) <= most:
+        return indices
+    # Of numpy's generators this one is frozen, so that later versions choose the same.
+    chosen = np.random.RandomState(0).permutation(len(indices))[:most]
+    return [indices[i] for i in sorted(chosen.tolist())]
 
 
 def require_same_form(given: Examples, expected: Examples, name: str, other: str) -> None:
@@ -316,6 +341,13 @@ def _read(
         some = again[i : i + READ_BATCH]
         _require_same(batch([indices[j] for j in some]), *examples.select(torch.tensor(some)), name)
     return examples
+
+
+def _some(examples: Examples, most: int | None) -> Examples:
+    """At most so many of the examples."""
+    if most is None or len(examples) <= most or count(examples.inputs) != len(examples):
+        return examples
+    return Examples(*examples.select(torch.tensor(pick(range(len(examples)), most))))
 
 
 def _join(parts: list[Examples]) -> Examples:

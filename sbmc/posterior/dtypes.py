@@ -9,6 +9,7 @@ import torch
 
 from sbmc.checks import Phrase, require
 from sbmc.log import logger
+from sbmc.posterior.living.reference import carried_over
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
@@ -55,6 +56,7 @@ def stored_as(posterior: Posterior, dtype: torch.dtype | str) -> Posterior:
     rounded.settings["store_dtype"] = str(kind)
     rounded._origin = None
     rounded.fitted_confidence = None  # it has learned the features of the unrounded particles
+    rounded._reference = carried_over(posterior, rounded.origin)
     before, after = posterior.positions, rounded.positions
     error = (after.double() - before.double()).abs().max() / before.double().abs().max()
     logger.info(

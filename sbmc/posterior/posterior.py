@@ -23,9 +23,11 @@ from sbmc.model.predicting import Predictor, build_evaluator
 from sbmc.model.threads import Lock
 from sbmc.posterior.compression import Compressible
 from sbmc.posterior.dtypes import as_dtype, stored_as
+from sbmc.posterior.living.methods import Living
 from sbmc.posterior.mixture import Mixture
 from sbmc.posterior.notebook import posterior_card
 from sbmc.posterior.origin import fingerprint, origin_digest
+from sbmc.posterior.sharing import Shareable
 from sbmc.posterior.streaming import models, predict, samples
 from sbmc.posterior.weights import Evidence, check_weighting, island_weights, mean_evidence
 from sbmc.prediction.kinds import PredictionT
@@ -37,15 +39,15 @@ from sbmc.target.probe import describe_rows
 
 if TYPE_CHECKING:
     from sbmc.confidence import BaseConfidence
+    from sbmc.posterior.living.reference import Reference
     from sbmc.posterior.recipe import Recipe
     from sbmc.prior.gaussian import AnchoredPrior
 
 
-class Posterior(Compressible, Generic[PredictionT]):
+class Posterior(Compressible, Living, Shareable, Generic[PredictionT]):
     """A weighted ensemble of the model's parameters.
 
-    For a type checker it is a `Posterior[Prediction]` or a `Posterior[RegressionPrediction]`; see
-    `sbmc.prediction.kinds`.
+    For a type checker it is a `Posterior` of what it predicts; see `sbmc.prediction.kinds`.
 
     Attributes:
         positions: `(islands, particles, dim)` in the model's own coordinates. Several draws of a
@@ -97,10 +99,11 @@ class Posterior(Compressible, Generic[PredictionT]):
         self._origin: tuple[Tensor, int, Tensor, str] | None = None
         self.fitted_confidence: BaseConfidence | None = None
         self.recipe: Recipe | None = None
+        self._reference: Reference | None = None
         self._input_description: dict[str, Any] | None = None
-        # The data of `fit`, as they were given, for `distil` and `thin`; neither copied nor saved.
+        # The data of `fit`, as given, for `distil`, `thin` and `update`; neither copied nor saved.
         self.training_data: Any = None
-        # Set by `fit`, for the diagnostics of the target's density; not saved.
+        # Of each island, set by `fit`: for diagnostics of the target's density, and for `update`.
         self.priors: list[AnchoredPrior] | None = None
         self.power = 1.0
 
@@ -352,10 +355,7 @@ class Posterior(Compressible, Generic[PredictionT]):
         return to_arviz(self, draws=draws)
 
     def save(self, path: str | Path, *, dtype: torch.dtype | str | None = None) -> None:
-        """Write one file (safetensors with JSON metadata); `sbmc.load` reads it.
-
-        Positions are stored in `dtype`: `"bfloat16"` takes half the bytes of float32.
-        """
+        """Write a file (safetensors), which `sbmc.load` reads; positions are stored in `dtype`."""
         from sbmc.posterior.saving import save
 
         save(self if dtype is None else stored_as(self, dtype), self._model, path)

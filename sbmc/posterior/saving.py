@@ -21,10 +21,12 @@ from sbmc.model.noise import NOISE, with_noise
 from sbmc.model.parameters import ParameterSpace, named_tensors
 from sbmc.model.wrappers import unwrapped
 from sbmc.posterior.dtypes import as_dtype
+from sbmc.posterior.living.reference import Reference, reference_to_save
 from sbmc.posterior.origin import fingerprint
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.recipe import GRAPH, Recipe
 from sbmc.posterior.saved_contents import check_contents, check_weights
+from sbmc.posterior.saved_priors import priors_from_state, priors_to_state
 from sbmc.posterior.saved_probe import (
     compare,
     description_of,
@@ -65,6 +67,11 @@ def save(posterior: Posterior, model: nn.Module, path: str | Path) -> None:
         "within": posterior.within.contiguous(),
         "log_evidence": posterior.log_evidence.contiguous(),
     }
+    metadata["priors"], more = priors_to_state(posterior.priors, posterior.power, space)
+    tensors |= more
+    reference = reference_to_save(posterior)
+    if reference is not None:
+        metadata["reference"] = reference.to_dict()
     if posterior.recipe is not None:
         metadata["recipe"] = posterior.recipe.as_dict()
         if posterior.recipe.graph is not None:
@@ -155,6 +162,11 @@ def load(
     )
     posterior._input_description = description_of(metadata.get("probe"))
     posterior.recipe = recipe
+    if metadata.get("priors") is not None:
+        known = metadata["priors"], tensors, space, len(positions), device
+        posterior.priors, posterior.power = priors_from_state(*known)
+    if metadata.get("reference") is not None:
+        posterior._reference = _reference(path, metadata["reference"])
     if metadata.get("confidence") is not None:
         posterior.fitted_confidence = _confidence(path, metadata["confidence"], tensors, posterior)
     return posterior
@@ -184,6 +196,16 @@ def _confidence_storage() -> Any:
     from sbmc.confidence import storage
 
     return storage
+
+
+def _reference(path: Any, content: Any) -> Reference:
+    try:
+        return Reference.from_dict(content)
+    except BadInput as error:
+        raise BadInput(
+            f"`path` must be a posterior file with a complete reference, but got {str(path)!r} "
+            f"({error}). Save the posterior again."
+        ) from None
 
 
 def _confidence(path: Any, state: Any, tensors: dict[str, Tensor], posterior: Posterior) -> Any:

@@ -30,11 +30,13 @@ class Abstention:
         score: `(rows,)`, higher for what is less sure.
         abstain: `(rows,)` booleans; None if there is no rule.
         rule: in words.
+        threshold: of the score; None if there is none, or if it has a guarantee of its own.
     """
 
     score: Tensor
     abstain: Tensor | None
     rule: str
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,24 +144,27 @@ def abstention(
     """
     good = above is None or (is_number(above) and above >= 0)
     require(good, "abstain_above", "a number of at least 0", above)
+    above = None if above is None else float(above)
     fitted = posterior.fitted_confidence
     if fitted is not None:
         score = fitted.score(prediction)
         if above is not None:
-            return Abstention(score, score > above, f"its fitted score is above {above:g}")
-        return Abstention(score, fitted.abstain(prediction), "its fitted score says so")
+            return Abstention(score, score > above, f"its fitted score is above {above:g}", above)
+        threshold = fitted.threshold if fitted.guaranteed is None else None
+        return Abstention(score, fitted.abstain(prediction), "its fitted score says so", threshold)
     if isinstance(prediction, Prediction):
         require_one_label(prediction)
         score = 1 - prediction.max_probability
         above = DOUBTFUL_PROBABILITY if above is None else above
-        return Abstention(score, score > above, f"the label is wrong with probability > {above:g}")
+        rule = f"the label is wrong with probability > {above:g}"
+        return Abstention(score, score > above, rule, above)
     score = prediction.variance.sqrt().reshape(len(prediction), -1).amax(1)
     if above is None and posterior.recipe is not None:
         stored: Any = posterior.recipe.data.get("abstain_above")
         above = float(stored) if is_number(stored) else None
     if above is None:
         return Abstention(score, None, "no threshold is known; give --abstain-above")
-    return Abstention(score, score > above, f"the standard deviation is above {above:.4g}")
+    return Abstention(score, score > above, f"the standard deviation is above {above:.4g}", above)
 
 
 def classes_of(rows: Rows, posterior: Posterior) -> Sequence[str] | None:

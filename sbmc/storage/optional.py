@@ -87,6 +87,22 @@ def load_onnx() -> OnnxPackages:
     return OnnxPackages(onnx, onnxruntime)
 
 
+def load_hub() -> Any:
+    """The package huggingface_hub, imported when it is first needed.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ImportError(
+            "Repositories of the Hugging Face Hub are fetched by huggingface_hub, which is not "
+            "installed: pip install 'sbmc[hub]'. A local folder needs no package."
+        ) from error
+    return huggingface_hub
+
+
 def load_pandas() -> Any:
     """The package pandas, imported when it is first needed.
 
@@ -98,6 +114,21 @@ def load_pandas() -> Any:
     except ImportError as error:
         raise ImportError("Tables are made by pandas: pip install 'sbmc[pandas]'.") from error
     return pandas
+
+
+def load_peft() -> Any:
+    """The package peft, imported when it is first needed.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise ImportError(
+            "Adapters are written by peft, which is not installed: pip install 'sbmc[language]'."
+        ) from error
+    return peft
 
 
 def load_pillow() -> Any:

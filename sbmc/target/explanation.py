@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -120,6 +121,14 @@ class Explanation:
             self.layers, caption="how sbmc evaluates it", headings=headings, notes=notes
         )
 
+    def _ipython_display_(self) -> None:
+        """Show the table in IPython, once in a cell: `explain` may be its last line."""
+        cell = sys.modules["IPython"].get_ipython().execution_count
+        if self.__dict__.get("_shown_in") != cell:
+            self.__dict__["_shown_in"] = cell  # not a field: those are what was found
+            bundle = {"text/html": self._repr_html_(), "text/plain": str(self)}
+            sys.modules["IPython"].display.display(bundle, raw=True)
+
 
 def explain(
     model: nn.Module,
@@ -157,7 +166,11 @@ def explain(
     found = find_explanation(
         model, x, parameters=parameters, likelihood=likelihood, particles=particles, path=path
     )
-    print(found)
+    ipython = sys.modules.get("IPython")
+    if ipython is None or ipython.get_ipython() is None:
+        print(found)
+    else:
+        found._ipython_display_()
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from sbmc_studies.commands.completion import GAUNTLET, REVIEWERS, TABLES, TOY
+from sbmc_studies.commands.loading import load_work
 from sbmc_studies.experiments.experiment import experiment_names, get_experiment
 
 
@@ -22,6 +23,4 @@ def experiments_command() -> None:
 
 def methods_command() -> None:
     """List the methods, a line each, with their cost in epochs."""
-    from sbmc_studies.commands.show import show_methods
-
-    show_methods()
+    load_work().show.show_methods()

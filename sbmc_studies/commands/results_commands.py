@@ -23,6 +23,7 @@ from sbmc_studies.commands.completion import (
     complete_methods,
     complete_tables,
 )
+from sbmc_studies.commands.loading import load_work
 from sbmc_studies.commands.options import RecordsOption, require_study
 from sbmc_studies.records.stored import stored_records
 
@@ -51,27 +52,20 @@ def table_command(
 ) -> None:
     """Set our results beside the paper's, from the stored records."""
     require_study(experiment, GAUNTLET, TABLES, REVIEWERS, PAPER)  # before torch is imported
-    from sbmc_studies.commands.table import (
-        show_confidence,
-        show_index,
-        show_table,
-        write_index,
-        write_table,
-    )
-
+    work = load_work().table
     records = records or stored_records()
     rule = "left out with paper, which lists its tables of confidence too"
     require(not (experiment == PAPER and confidence), "confidence", rule, confidence)
     if experiment == PAPER and write:
-        write_index(records, write)
+        work.write_index(records, write)
     elif experiment == PAPER:
-        show_index(records, style)
+        work.show_index(records, style)
     elif write:
-        write_table(experiment, records, write, confidence=confidence)
+        work.write_table(experiment, records, write, confidence=confidence)
     elif confidence:
-        show_confidence(experiment, records, style)
+        work.show_confidence(experiment, records, style)
     else:
-        show_table(experiment, records, style)
+        work.show_table(experiment, records, style)
 
 
 def figure_command(
@@ -115,15 +109,12 @@ def figure_command(
 ) -> None:
     """Draw one of an experiment's figures, from the stored records."""
     require_study(experiment, GAUNTLET)
-    from sbmc_studies.commands.figure import draw_figure
-
-    draw_figure(experiment, name, records, out=out, protocol=protocol, methods=methods)
+    draw = load_work().figure.draw_figure
+    draw(experiment, name, records, out=out, protocol=protocol, methods=methods)
 
 
 def report_runs(
     runs: Sequence[Path], out: Path, *, title: Text, data_dir: Path | None, show: bool
 ) -> None:
     """Write the page of any runs, for `sbmc report` with folders; see `make_report`."""
-    from sbmc_studies.commands.report import make_report
-
-    make_report(runs, out, title=title, data_dir=data_dir, show=show)
+    load_work().report.make_report(runs, out, title=title, data_dir=data_dir, show=show)

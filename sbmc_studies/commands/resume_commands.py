@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sbmc.checks import BadInput
 from sbmc.cli.options import DataDirOption, DebugOption, QuietOption, Text, with_option_groups
+from sbmc_studies.commands.loading import load_work
 from sbmc_studies.commands.options import (
     AlsoIslandsOption,
     ConfidenceOption,
@@ -27,7 +28,7 @@ def resume_command(
     quiet: QuietOption = False,
 ) -> int:
     """Continue a run that was stopped or killed, or all such runs below a folder."""
-    return load_work().resume(run, execution.read(), quiet=quiet, debug=debug)
+    return load_work().resume.resume(run, execution.read(), quiet=quiet, debug=debug)
 
 
 @with_option_groups
@@ -46,7 +47,7 @@ def extend_command(
     if islands is None:
         raise BadInput("`islands` must be given, such as 16 or +8, but got nothing.")
     changes = execution.read()
-    return load_work().extend(
+    return load_work().resume.extend(
         run, islands, changes, also_islands=also_islands, quiet=quiet, debug=debug
     )
 
@@ -66,7 +67,7 @@ def merge_command(
     """Put the islands of several runs together as one; nothing is sampled."""
     if out is None:
         raise BadInput("`out` must be given: a folder for the result, but got nothing.")
-    return load_work().merge(
+    return load_work().resume.merge(
         runs,
         out,
         also_islands=also_islands,
@@ -76,10 +77,3 @@ def merge_command(
         quiet=quiet,
         debug=debug,
     )
-
-
-def load_work() -> Any:
-    """The module with the work of these commands, which takes a while to import."""
-    from sbmc_studies.commands import resume
-
-    return resume

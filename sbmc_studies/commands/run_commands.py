@@ -26,6 +26,7 @@ from sbmc_studies.commands.completion import (
     complete_presets,
     complete_runs,
 )
+from sbmc_studies.commands.loading import load_work
 from sbmc_studies.commands.options import (
     RUNS,
     AlsoIslandsOption,
@@ -138,16 +139,7 @@ def run_command(
     The same command continues a run that was stopped.
     """
     require_study(experiment, TOY, GAUNTLET, TABLES, REVIEWERS)  # before torch is imported
-    from sbmc_studies.commands.run import (
-        parse_execution,
-        parse_specs,
-        run,
-        run_gauntlet,
-        run_reviewers,
-        run_tables,
-        run_toy_study,
-    )
-
+    work = load_work().run
     if experiment in (TOY, GAUNTLET, TABLES, REVIEWERS):
         rule = f"left out for the study {experiment}, which says as it goes what it takes"
         require(not dry_run, "dry_run", rule, True)
@@ -157,14 +149,14 @@ def run_command(
     if experiment == REVIEWERS:
         rule = "left out for reviewers, whose rows name their methods"
         require(method is None, "method", rule, method)
-        return run_reviewers(seed or seeds, out, force=force, quiet=quiet, debug=debug)
+        return work.run_reviewers(seed or seeds, out, force=force, quiet=quiet, debug=debug)
     if experiment == TOY:
-        return run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
+        return work.run_toy_study(seed or seeds or "0", out, force=force, quiet=quiet)
     if experiment == TABLES:
         for name, given in (("check", check), ("seed", seed), ("seeds", seeds)):
             rule = "left out for tables, where the number of a split is the seed"
             require(not given, name, rule, given)
-        return run_tables(
+        return work.run_tables(
             sets,
             splits,
             method,
@@ -176,7 +168,7 @@ def run_command(
             quiet=quiet,
         )
     if experiment == GAUNTLET:
-        return run_gauntlet(
+        return work.run_gauntlet(
             method,
             seed or seeds,
             join_settings(given_options(settings), set_ or []),
@@ -192,7 +184,7 @@ def run_command(
         ("check", check, "the gauntlet"),
     ):
         require(not given, name, f"left out for studies other than {studies}", given)
-    specs = parse_specs(
+    specs = work.parse_specs(
         experiment=experiment,
         methods=method,
         preset=preset,
@@ -202,10 +194,10 @@ def run_command(
         also_islands=also_islands,
         confidence=confidence,
         save_posterior=save_posterior,
-        execution=parse_execution(execution, no_checkpoint=no_checkpoint),
+        execution=work.parse_execution(execution, no_checkpoint=no_checkpoint),
         data_dir=data_dir,
     )
-    return run(
+    return work.run(
         specs,
         out,
         force=force,
@@ -291,11 +283,10 @@ def tune_command(
 
     The same command continues a tuning that was stopped; other grids add to it.
     """
-    from sbmc_studies.commands.tune import parse_plan, run_tune
-
+    work = load_work().tune
     options = {"particles": particles, "epochs": epochs}
     given = {name: text for name, text in options.items() if text is not None}
-    plan = parse_plan(
+    plan = work.parse_plan(
         experiment=experiment,
         v=v,
         s=s,
@@ -307,4 +298,4 @@ def tune_command(
         examples=examples,
         extend=extend,
     )
-    return run_tune(plan, out, data_dir=data_dir, dry_run=dry_run, quiet=quiet)
+    return work.run_tune(plan, out, data_dir=data_dir, dry_run=dry_run, quiet=quiet)

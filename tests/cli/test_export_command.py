@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from pretrained_cases import X, classes
+from torch import nn
 
 from sbmc.posterior.export.formats import METADATA_FILE
 
@@ -39,6 +41,34 @@ def test_a_table_goes_to_a_graph(sbmc, file):
     assert "colour" in described["data"]
     answers = program(torch.zeros(4, 3, dtype=torch.float64))
     assert [len(part) for part in answers] == [4] * len(described["outputs"])
+
+
+def test_the_file_of_a_distilled_network_goes_to_a_graph_too(sbmc, tmp_path):
+    distilled = classes().distil(steps=5)
+    distilled.save(tmp_path / "small.safetensors")
+    code, out, err = sbmc("export", "small.safetensors", "--to", "pt2")
+    assert code == 0
+    assert "small.pt2 (torch.export" in out
+    assert "health of the posterior that it was distilled from: ok" in err
+    program = torch.export.load(tmp_path / "small.pt2").module()
+    torch.testing.assert_close(
+        program(X)[0].double(), distilled.predict(X).probs, rtol=0, atol=1e-5
+    )
+
+
+def test_a_student_of_the_users_own_and_a_teacher_that_is_not_ok(sbmc, tmp_path):
+    (tmp_path / "net.py").write_text("from torch import nn\nnet = nn.Linear(3, 3)\n", "utf-8")
+    distilled = classes().distil(nn.Linear(3, 3), steps=5)
+    distilled.settings["health"] = "not ok: planted."
+    distilled.save(tmp_path / "small.safetensors")
+    code, _, err = sbmc("export", "small.safetensors", "--to", "pt2")
+    assert code == 2
+    assert "`model` must be the module that the student was trained from" in err
+    given = ("export", "small.safetensors", "--to", "pt2", "--model", "net.py:net")
+    code, _, err = sbmc(*given)
+    assert code == 3
+    assert "not ok: planted." in err
+    assert sbmc(*given, "--any-health")[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -283,4 +283,7 @@ def test_the_priors_of_fit_give_the_log_density_without_being_asked_for(tmp_path
     assert "log density" in [each.name for each in few.summaries]
     posterior.save(tmp_path / "saved.sbmc")
     loaded = sbmc.load(tmp_path / "saved.sbmc", nn.Linear(2, 2))
+    again = diagnose(loaded, data=data)
+    assert again["log density"].nested_rhat.worst == found["log density"].nested_rhat.worst
+    loaded.priors = None
     assert "log density" not in [each.name for each in diagnose(loaded, data=data).summaries]

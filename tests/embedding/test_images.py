@@ -97,6 +97,18 @@ def test_an_exported_module(pictures, tmp_path):
         ImageEncoder(path, tmp_path / "weights.pt", size=8)
 
 
+def test_the_users_module_stays_as_it_is(pictures):
+    module = small().double().train()
+    items = read_pictures(pictures).items
+    features = ImageEncoder(module, size=8, dtype="bfloat16")(items)
+    assert {each.dtype for each in module.parameters()} == {torch.float64}
+    assert module.training
+    # And what it learns afterwards changes no features.
+    encoder = ImageEncoder(module, size=8, dtype="bfloat16")
+    nn.init.zeros_(module[0].weight)
+    np.testing.assert_array_equal(encoder(items), features)
+
+
 def test_half_precision_is_close(pictures):
     items = read_pictures(pictures).items
     exact = ImageEncoder(small(), size=8)(items)

@@ -82,7 +82,7 @@ def test_the_first_line_says_what_is_expected(net, capsys):
     sbmc.fit(net, EXAMPLES, sampler=SHORT, progress=True)
     first = capsys.readouterr().err.splitlines()[0]
     assert first.startswith("sampling: 2 steps to do; memory: ")
-    assert first.endswith("MB at most")
+    assert first.endswith(("MB at most", "GB at most"))  # by what the process holds already
 
 
 def wide():

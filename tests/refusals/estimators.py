@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 from refusals.odd_values import X, Y
-from refusals.subject import Subject, sampler
+from refusals.subject import Subject, posteriors, sampler
 
 import sbmc
 from sbmc.confidence import ConfidenceClassifier
 from sbmc.datasets.files import TextTable
-from sbmc.estimators import QuantilePredictor, fit_table
+from sbmc.estimators import QuantilePredictor, StdPredictor, as_estimator, fit_table
+from sbmc.estimators.botorch import SBMCModel
 
 TABLE, LABELS, NUMBERS = X.numpy(), Y.numpy(), X[:, 0].numpy()
 SHORT = {
@@ -53,6 +54,8 @@ def subjects() -> list[Subject]:
     meta = ConfidenceClassifier(hidden=2, max_iter=2).fit(TABLE, LABELS)
     # Those that are fitted to odd tables predict nothing afterwards.
     unfitted = QuantilePredictor(sbmc.SBMCRegressor(**SHORT), 0.5)
+    classes, numbers, _, _ = posteriors()
+    prefitted, numeric, surrogate = as_estimator(classes), as_estimator(numbers), SBMCModel(numbers)
     table = {"X": TABLE}
     of_numbers = {**table, "y": NUMBERS}
     of_classes = {**table, "y": LABELS}
@@ -94,6 +97,28 @@ def subjects() -> list[Subject]:
             public=QuantilePredictor,
         ),
         Subject("QuantilePredictor.predict", quantile.predict, table),
+        Subject(
+            "StdPredictor",
+            lambda regressor, part: StdPredictor(regressor, part).predict(TABLE),
+            {"regressor": regressor, "part": "total"},
+            public=StdPredictor,
+        ),
+        Subject("StdPredictor.predict", regressor.as_std().predict, table),
+        Subject(
+            "StdPredictor.fit", StdPredictor(sbmc.SBMCRegressor(**SHORT)).fit, of_numbers, NAMED
+        ),
+        Subject("as_estimator", as_estimator, {"posterior": classes}),
+        *(
+            Subject(f"PosteriorClassifier.{name}", getattr(prefitted, name), table)
+            for name in ("predict", "predict_proba", "predict_log_proba", "predictive")
+        ),
+        *(
+            Subject(f"PosteriorRegressor.{name}", getattr(numeric, name), table)
+            for name in ("predict", "predict_interval")
+        ),
+        Subject("PosteriorRegressor.as_std", numeric.as_std),
+        Subject("SBMCModel", SBMCModel, {"posterior": numbers}),
+        Subject("SBMCModel.posterior", surrogate.posterior, {"X": X}),
         Subject("QuantilePredictor.fit", unfitted.fit, of_numbers, NAMED),
         Subject(
             "ConfidenceClassifier",

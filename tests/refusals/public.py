@@ -12,6 +12,8 @@ PACKAGES = (
     *("sbmc", "sbmc.prediction.metrics", "sbmc.datasets", "sbmc.samplers", "sbmc.baselines"),
     *("sbmc.diagnostics", "sbmc.confidence", "sbmc.embedding", "sbmc.language", "sbmc.training"),
     *("sbmc.tuning", "sbmc.estimators", "sbmc.likelihoods", "sbmc.islands.executors"),
+    "sbmc_serve",
+    "sbmc.estimators.botorch",
 )
 RESULT = "a result, which the library makes"
 PROTOCOL = "what an object of the user's own must have; only the library calls it"
@@ -23,12 +25,13 @@ LEFT_OUT = {
     **dict.fromkeys(
         (
             *("Distilled", "Ensemble", "Expectation", "Explanation", "Health", "Posterior"),
-            *("Prediction",),
+            *("Prediction", "Drift", "Ranking", "Reference"),
             *("RegressionPrediction", "TrainingHistory", "DataBundle", "Conditioning", "Summary"),
             *("Diagnostics", "Extent", "RiskCoverage", "ConfidenceReport", "Decision", "Detection"),
             *("Guarantee", "IntervalDecision", "SplitStudy", "HeadRun", "Source", "TextStates"),
             *("FrozenModel", "Weights", "Cell", "Point", "Tuning", "Done", "TargetMoments"),
-            *("Confidence", "IntervalConfidence", "BaseConfidence"),
+            *("Confidence", "IntervalConfidence", "BaseConfidence", "ParticlePosterior"),
+            *("PosteriorClassifier", "PosteriorRegressor"),
         ),
         RESULT,
     ),
@@ -44,12 +47,26 @@ LEFT_OUT = {
     **dict.fromkeys(("from_state", "to_state"), STORED),
     # Methods, by their classes.
     "LoraHead.forward": TORCH,
+    **dict.fromkeys(
+        (
+            *("ParticleSampler", "ParticleSampler.forward", "SBMCModel.forward"),
+            *("ParticlePosterior.rsample", "ParticlePosterior.at", "SBMCModel.subset_output"),
+        ),
+        "called by BoTorch",
+    ),
+    "SBMCModel.condition_on_observations": "refuses whatever it is given",
+    "SBMCModel.fantasize": "refuses whatever it is given",
     "Posterior.outputs": "one batch that `predict` has checked",
     "DataBundle.part": "for the studies, which check their settings",
+    "Drift.moved": "takes `inputs` or `uncertainties` of the drift itself",
+    "Reference.from_dict": STORED,
     "Tuning.at": "for the report of a tuning",
     "Tuning.from_dict": STORED,
     "BaseConfidence.score": "abstract",
-    "BaseConfidence.bind": "`posterior.confidence` and `load` call it",
+    **dict.fromkeys(
+        ("BaseConfidence.bind", "Confidence.bind", "IntervalConfidence.bind"),
+        "`posterior.confidence` and `load` call it",
+    ),
     "FrozenModel.tokens": "needs a language model; `text_states` calls it",
     "FrozenModel.states": "needs a language model; `text_states` calls it",
     "FrozenModel.output_rows": "needs a language model; `text_states` calls it",
@@ -79,7 +96,9 @@ def public_names() -> Iterator[tuple[str, Any]]:
 
 
 def _methods(name: str, kind: type) -> Iterator[tuple[str, Any]]:
-    for method, value in vars(kind).items():
+    """The methods of a class, with those that it has from other classes of the library."""
+    bases = [each for each in kind.__mro__ if each.__module__.startswith("sbmc.")]
+    for method, value in {k: v for base in reversed(bases) for k, v in vars(base).items()}.items():
         function = getattr(value, "__func__", value)
         own = not method.startswith("_") and inspect.isfunction(function)
         if own and takes_arguments(function, fewest=2):

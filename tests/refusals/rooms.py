@@ -29,6 +29,7 @@ from sbmc.embedding import (
 )
 from sbmc.islands.executors import Futures, as_executor
 from sbmc.likelihoods import as_likelihood
+from sbmc_serve import Limits, create_app
 
 
 class Constant:
@@ -51,6 +52,8 @@ def subjects() -> list[Subject]:
     deep = nn.Sequential(nn.Linear(WIDTH, 3), nn.ReLU(), nn.Linear(3, CLASSES))
     dropped = {"model": deep, "train": data, "max_epochs": 1, **QUIET}
     return [
+        Subject("create_app", create_app, {"posteriors": {"a": classes}}, ("posterior",)),
+        Subject("Limits", Limits),
         Subject("diagnose", diagnostics.diagnose, {"posterior": classes, "projections": 2}),
         *(
             Subject(f"diagnostics.{each.__name__}", each, {"draws": draws})
@@ -137,6 +140,16 @@ def _closed(plot: Callable[..., Any]) -> Callable[..., Any]:
             pyplot.close("all")
 
     return function
+
+
+def _in_a_new_folder(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that writes a folder, with a new one if none is given."""
+
+    @functools.wraps(function)
+    def call(**options: Any) -> Any:
+        return function(**{"folder": f"{tempfile.mkdtemp()}/new", **options})
+
+    return call
 
 
 def _of_confidence(classes: sbmc.Posterior, numbers: sbmc.Posterior) -> list[Subject]:
@@ -246,7 +259,22 @@ def _of_embeddings() -> list[Subject]:
 
 def _of_texts() -> list[Subject]:
     base = torch.ones(4, 3)
+    head = language.LoraHead(base, rank=2)
+    options: dict[str, Any] = {"s": 0.1, "sampler": sampler(), "particles": 2, **QUIET}
+    of_head = sbmc.fit(head, (X[:, [0, 1, 0]], Y), **options)
     return [
+        Subject(
+            "save_adapters",
+            _in_a_new_folder(language.save_adapters),
+            {"posterior": of_head},
+            public=language.save_adapters,
+        ),
+        Subject(
+            "save_head_adapters",
+            _in_a_new_folder(language.save_head_adapters),
+            {"posterior": of_head, "vocabulary": 4, "particles": [0]},
+            public=language.save_head_adapters,
+        ),
         Subject("LoraHead", language.LoraHead, {"base": base, "rank": 2}),
         Subject("balanced", language.balanced, {"down": torch.ones(2, 3), "up": torch.ones(4, 2)}),
         Subject("find_weights", language.find_weights),

@@ -26,6 +26,7 @@ def _core() -> list[Subject]:
     short = {"steps": 2, "perturbations": 5, **QUIET}
     distilled = classes.distil(**short)
     distilled.save(f"{folder}/distilled")
+    reference = classes.reference
     data = (X, Y)
     common = {"model": network(), "data": data}
     fitted = {**common, "s": 0.1, "sampler": sampler(), "particles": 2, **QUIET}
@@ -82,11 +83,53 @@ def _core() -> list[Subject]:
         Subject("posterior.save", classes.save, {"path": f"{folder}/again"}),
         Subject("posterior.to_arviz", classes.to_arviz),
         Subject("posterior.thin", classes.thin, {"k": 2}, ("inputs", "data inputs")),
+        Subject("posterior.make_reference", classes.make_reference, {"x": X}, LIKELIHOOD_NAMES),
+        Subject("posterior.drift", classes.drift, {"x": X}, LIKELIHOOD_NAMES),
+        Subject("posterior.rank", classes.rank, {"pool": X}, LIKELIHOOD_NAMES),
+        Subject("posterior of numbers.rank", numbers.rank, {"pool": X}, LIKELIHOOD_NAMES),
+        Subject(
+            "posterior.update",
+            classes.update,
+            {"new_data": data, **QUIET},
+            ("data", "targets", "dtype", "compute", *LIKELIHOOD_NAMES),
+        ),
+        Subject("reference.features", reference.features, {"inputs": X}),
+        Subject("reference.compare", reference.compare, {"epistemic": [0.1, 0.2]}),
         Subject("posterior.distil", classes.distil, short, ("data inputs", "targets")),
         Subject("posterior of numbers.distil", numbers.distil, short, ("data inputs", "targets")),
+        *(
+            Subject(f"{kind}.export", each.export, {"path": f"{folder}/{kind}.pt2"})
+            for kind, each in (("posterior", classes), ("distilled", distilled))
+        ),
+        Subject("posterior of numbers.export", numbers.export, {"path": f"{folder}/numbers.pt2"}),
         Subject("distilled.predict", distilled.predict, {"inputs": X}),
         Subject("distilled.save", distilled.save, {"path": f"{folder}/once_more"}),
         Subject("Distilled.load", sbmc.Distilled.load, {"path": f"{folder}/distilled"}),
+        Subject(
+            "posterior.save_pretrained",
+            classes.save_pretrained,
+            {"folder": f"{folder}/shared", "evaluate": data, "overwrite": True},
+            ("labels",),
+        ),
+        Subject(
+            "distilled.save_pretrained",
+            distilled.save_pretrained,
+            {"folder": f"{folder}/shared_too", "overwrite": True},
+            ("labels",),
+        ),
+        *(
+            Subject(
+                f"{each.__name__}.from_pretrained",
+                each.from_pretrained,
+                {"source": source, "model": given, "local_files_only": True},
+                ("path", "network"),
+                frozenset(["local_files_only"]),  # nothing may be fetched here
+            )
+            for each, source, given in (
+                (sbmc.Posterior, classes.save_pretrained(f"{folder}/a"), network()),
+                (sbmc.Distilled, distilled.save_pretrained(f"{folder}/b"), None),
+            )
+        ),
         Subject(
             "posterior.confidence", classes.confidence, {"data": data}, left_out=frozenset(["ood"])
         ),

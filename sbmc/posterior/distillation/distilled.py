@@ -20,6 +20,7 @@ from sbmc.posterior.distillation.student import Architecture
 from sbmc.posterior.distillation.training import call
 from sbmc.posterior.export.export import Exported, export_distilled
 from sbmc.posterior.input_batches import checked_batches
+from sbmc.posterior.sharing import Shareable
 from sbmc.prediction.distilled import (
     DistilledPrediction,
     DistilledRegressionPrediction,
@@ -50,7 +51,7 @@ class DistilledNetwork(nn.Module):
         return self.heads(self.student(*inputs, **named))
 
 
-class Distilled:
+class Distilled(Shareable):
     """One network that answers as a posterior does; made by `posterior.distil()`.
 
     Attributes:

@@ -59,6 +59,18 @@ def write_distilled(path: str | Path, contents: Contents) -> None:
         save_file(tensors, temporary, metadata={"sbmc": text, "digest": digest})
 
 
+def is_distilled(path: Path) -> bool:
+    """Whether a file is one of a distilled network, by its head; False if it cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = parse_json((file.metadata() or {}).get("sbmc", "null"))
+    except (SafetensorError, OSError, ValueError):
+        return False
+    return isinstance(metadata, dict) and metadata.get("format") == FORMAT
+
+
 def read_distilled(path: str | Path, network: nn.Module | None) -> Contents:
     """Read a file; see `Distilled.load`."""
     metadata, tensors = _read(require_path("path", path))

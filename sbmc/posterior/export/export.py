@@ -97,11 +97,12 @@ def export_posterior(
     """Write a posterior; see `Posterior.export`."""
     final, form = format_of(path)
     classes = posterior.likelihood.classification
-    level = None if classes or interval is None else checked_level(interval, "interval")
+    level = _level(interval, classes)
     confidence = posterior.fitted_confidence
     rule = abstention_rule(abstain, confidence, classes=classes, interval=level is not None)
     scored: Any = confidence if rule is not None and rule.quantity == "score" else None
     few = _few_rows(inputs, posterior.input_description, posterior.dtype)
+    posterior.predict(few)  # which refuses rows that the network does not take, in words
     theta, weights, chosen = weighted_particles(posterior)
     theta = (theta if chosen is None else theta[chosen]).to("cpu", posterior.dtype)
     form.prepare(theta.nbytes)
@@ -154,10 +155,11 @@ def export_distilled(
     """Write a distilled network; see `Distilled.export`."""
     final, form = format_of(path)
     classes = isinstance(distilled.network.heads, ClassHeads)
-    level = None if classes or interval is None else checked_level(interval, "interval")
+    level = _level(interval, classes)
     rule = abstention_rule(abstain, None, classes=classes, interval=level is not None)
     described = {"inputs": distilled.settings.get("inputs")}
     few = _few_rows(inputs, described, distilled.dtype)
+    distilled.predict(few)  # which refuses rows that the network does not take, in words
     form.prepare(sum(weight.nbytes for weight in distilled.network.parameters()))
 
     def graph(way: str) -> Graph:
@@ -205,8 +207,9 @@ def _write(
             difference = _largest_difference(form, content, few, interface, expected)
         # A user's network may do what a trace or a runtime does not know, in any way.
         except Exception as error:
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            logger.info("the graph cannot be made by the way %r: %s", way, reason)
+            said = str(error).strip().partition(chr(10))[0] or type(error).__name__
+            reason = f"a trace of the network ended with {said!r}"
+            logger.info("the graph cannot be made by the way %r: %s", way, error)
             continue
         if difference > TOLERANCE:
             reason = f"its answers differ from those of predict by {difference:.1e}"
@@ -290,6 +293,12 @@ def _few_rows(inputs: Any, description: Mapping[str, Any] | None, dtype: torch.d
         return some.to("cpu", dtype if some.is_floating_point() else some.dtype).contiguous()
 
     return tree_map(ready, given)
+
+
+def _level(interval: Any, classes: bool) -> float | None:
+    """The level of the interval, which is checked for classes too, though they have none."""
+    level = None if interval is None else checked_level(interval, "interval")
+    return None if classes else level
 
 
 def _names(few: Inputs) -> list[str] | None:

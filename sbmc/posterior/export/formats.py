@@ -194,16 +194,15 @@ def _without_validation() -> Iterator[None]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep back what torch says about its own insides, about which users can do nothing."""
-    log = logging.getLogger("torch")
-    onnx_log = logging.getLogger("torch.onnx")
-    before = log.level, onnx_log.level
+    """Keep back what the exporters say about their own insides, which helps no user."""
+    logs = [logging.getLogger(name) for name in ("torch", "torch.onnx", "onnxscript", "onnx_ir")]
+    before = [log.level for log in logs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        log.setLevel(logging.ERROR)
-        onnx_log.setLevel(logging.ERROR)
+        for log in logs:
+            log.setLevel(logging.ERROR)
         try:
             yield
         finally:
-            log.setLevel(before[0])
-            onnx_log.setLevel(before[1])
+            for log, level in zip(logs, before, strict=True):
+                log.setLevel(level)

@@ -18,22 +18,11 @@ import sbmc
 from sbmc.checks import BadInput
 from sbmc.cli import kernel_check
 from sbmc.islands.checkpoints import copy_islands
-from sbmc.model.kernels.native import (
-    adam,
-    build,
-    chain,
-    chain_batches,
-    head,
-    head_batches,
-    planes,
-    sgd,
-    shipped,
-    steps,
-)
+from sbmc.model.kernels.native import adam, build, planes, sgd, shipped, steps
+from sbmc.model.kernels.native.libraries import LIBRARIES, forget_loaded
 from sbmc.target.builder import build_target
 
 MACHINE = platform.machine()
-LOADERS = (adam, chain, chain_batches, head, head_batches, sgd, steps)
 TOLERANCE = 1e-5
 
 pytestmark = [
@@ -66,9 +55,8 @@ def forget(monkeypatch):
     """Forget which code was loaded, before and after; call it to do so in between."""
 
     def clear():
-        for module in LOADERS:
-            module._load.cache_clear()
-        monkeypatch.setattr(planes, "_found", planes._Found())
+        monkeypatch.setattr(planes, "_found", planes._found)  # put back in the end
+        forget_loaded()
 
     monkeypatch.delenv("SBMC_NATIVE", raising=False)
     clear()
@@ -359,7 +347,7 @@ def test_the_hook_compiles_as_the_library_does():
 
 
 def test_every_function_is_in_one_library(folder):
-    for source, functions in kernel_check.LIBRARIES.values():
+    for source, functions in LIBRARIES.values():
         library = build.load(source, functions)
         assert Path(library._name).parent == folder
 

@@ -160,3 +160,9 @@ def test_an_operation_that_the_runtime_lacks_is_refused(tmp_path):
     with pytest.raises(BadInput, match=r"got ONNX, and .*Conv.*posterior\.distil\(\)"):
         posterior.export(tmp_path / "a.onnx")
     assert not (tmp_path / "a.onnx").exists()
+
+
+def test_nothing_of_the_exporter_is_printed(tmp_path, caplog, capfd):
+    cases.posterior("mlp").export(tmp_path / "a.onnx")
+    assert [each.message for each in caplog.records if each.levelname == "WARNING"] == []
+    assert capfd.readouterr() == ("", "")
