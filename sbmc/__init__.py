@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sbmc.samplers import GHMC, HMC, MALA, MCLMC, NUTS, PCN, SGHMC, SGLD, SMC, UBU, AutoHMC
     from sbmc.target.builder import build_target
     from sbmc.target.explanation import Explanation, explain
+    from sbmc.target.shards import Shards
     from sbmc.training import Ensemble, train_ensemble, train_map
     from sbmc.tuning import tune
 
@@ -99,6 +100,7 @@ _HOMES = {
     ),
     "sbmc.target.builder": ("build_target",),
     "sbmc.target.explanation": ("Explanation", "explain"),
+    "sbmc.target.shards": ("Shards",),
     "sbmc.training": ("Ensemble", "train_ensemble", "train_map"),
     "sbmc.tuning": ("tune",),
 }
@@ -160,6 +162,7 @@ __all__ = [
     "RegressionPrediction",
     "SBMCClassifier",
     "SBMCRegressor",
+    "Shards",
     "StudentT",
     "WeightDecay",
     "as_estimator",

@@ -9,9 +9,16 @@ from sbmc.datasets import digits
 from sbmc.datasets.bundle import DataBundle
 from sbmc.datasets.in_place import rows_in_place
 from sbmc.datasets.locate import DataNotFound
-from sbmc.datasets.shards import Shards
+from sbmc.datasets.sharded_files import ShardedFiles
 
-__all__ = ["DATASETS", "DataBundle", "DataNotFound", "Shards", "load_dataset", "rows_in_place"]
+__all__ = [
+    "DATASETS",
+    "DataBundle",
+    "DataNotFound",
+    "ShardedFiles",
+    "load_dataset",
+    "rows_in_place",
+]
 
 DATASETS: dict[str, str] = {"digits": digits.DESCRIPTION}
 """The name of each data set, and a line about it."""

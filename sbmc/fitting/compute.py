@@ -11,12 +11,13 @@ import torch
 
 from sbmc.checks import is_number, require, require_count, require_flag
 from sbmc.islands.checkpoints import CheckpointAt, as_checkpoint
-from sbmc.islands.executors import Executor, as_executor
+from sbmc.islands.executors import Executor, InProcess, as_executor
 from sbmc.islands.process_memory import parse_bytes
 from sbmc.model.devices import as_device
 from sbmc.model.forward import check_path
 from sbmc.posterior.weights import check_weighting
 from sbmc.prior.options import changed_options
+from sbmc.target.shards import Shards, as_shards
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,6 +40,8 @@ class Compute:
         store_dtype: of the finished particles in the posterior: `torch.bfloat16` takes half the
             memory and the disk space of float32. Particles that are sampled never have it, since
             small steps would be rounded away, and predictions compute in `dtype`.
+        shards: how many processes an island has, each with a part of the data, or
+            `sbmc.Shards(...)`. `"torchrun"` takes those that torchrun has started.
         retries: how often an island is tried again whose worker was lost or, if there is a
             checkpoint to continue from, whose computation failed.
         chunk_size: examples per chunk; by rule if not given.
@@ -76,6 +79,7 @@ class Compute:
     device: torch.device | str | None = None
     dtype: torch.dtype | None = None
     store_dtype: torch.dtype | None = None
+    shards: int | str | Shards | None = None
     retries: int = 2
     chunk_size: int | None = None
     path: str = "auto"
@@ -94,6 +98,11 @@ class Compute:
             parse_bytes(self.memory_limit)
         if self.device is not None:
             as_device(self.device)
+        shards = as_shards(self.shards)
+        if shards is not None and shards.by_torchrun:
+            here = as_executor(self.executor).name == InProcess.name
+            rule = "'in-process' with torchrun's ranks, which are the processes of one island"
+            require(here, "executor", rule, self.executor)
         for name in ("dtype", "store_dtype"):
             value = getattr(self, name)
             real = isinstance(value, torch.dtype) and value.is_floating_point

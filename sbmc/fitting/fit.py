@@ -36,6 +36,7 @@ from sbmc.posterior.posterior import Posterior
 from sbmc.prediction.kinds import EitherPrediction
 from sbmc.prediction.prediction import Prediction
 from sbmc.prediction.regression import RegressionPrediction
+from sbmc.target.shards import as_shards, with_ranks
 
 
 # A likelihood that is given says what predictions will be; `sbmc.prediction.kinds` has the rest.
@@ -127,7 +128,13 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, its arguments are the 
         >>> posterior.positions.shape
         torch.Size([1, 4, 6])
     """
-    data = request.data
+    posterior = with_ranks(lambda: _fit(request), as_shards(request.compute.shards))
+    posterior.training_data = request.data
+    return posterior
+
+
+def _fit(request: FitRequest) -> Posterior:
+    """The posterior, or the mixture of posteriors, without the data that it is of."""
     fits = single_fits(request, seconds_per_epoch)
     if fits.unseen is None:
         began = time.perf_counter()
@@ -139,7 +146,6 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, its arguments are the 
     else:
         fit_one = Leftovers(fits.requests, _fit_one).fit if fits.budget else _fit_one
         posterior = fit_mixture(fits.requests, fits.unseen, fits.training, fit_one)
-    posterior.training_data = data
     note_settling(posterior)
     if fits.budget:
         posterior.settings["budget"] = fits.budget

@@ -27,6 +27,7 @@ from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.storage.html_tables import html_table
 from sbmc.target.minibatch import MiniBatches
+from sbmc.target.shards import as_shards, with_ranks
 from sbmc.target.target import Target
 
 # Seconds that measuring may take, roughly; and how many evaluations a median is taken of.
@@ -110,6 +111,10 @@ def expect(request: FitRequest) -> Expectation:
         >>> expect(nn.Linear(2, 2), data, sampler=sbmc.HMC(epochs=50), islands=3).epochs
         50.0
     """
+    return with_ranks(lambda: _expect(request), as_shards(request.compute.shards))
+
+
+def _expect(request: FitRequest) -> Expectation:
     fits = single_fits(request, seconds_per_epoch)
     expected = [_expect_one(each) for each in fits.requests]
     if fits.unseen is None and not fits.training.networks:
@@ -218,6 +223,10 @@ def check(request: FitRequest) -> Prepared:
         BadInput: `fit` would refuse an argument.
         TypeError: `fit` does not have an argument.
     """
+    # Nothing is to be started for a check, which one process makes as well.
+    request = dataclasses.replace(
+        request, compute=dataclasses.replace(request.compute, shards=None)
+    )
     return prepare(single_fits(request, seconds_per_epoch).requests[0])
 
 

@@ -42,8 +42,10 @@ from sbmc.samplers import AutoHMC
 from sbmc.samplers.contract import Sampler
 from sbmc.storage.digests import digest
 from sbmc.target.builder import EngineBuilder
+from sbmc.target.contract import Engine
 from sbmc.target.curvature import diagonal_fisher
 from sbmc.target.engine import LikelihoodEngine
+from sbmc.target.shards import ShardedEngine, as_shards
 
 # Settings that do not affect a single island: which islands there are, how they are combined, and
 # explanations.
@@ -54,6 +56,7 @@ NOT_THE_ISLANDS = (
     "prior_epochs",
     "island_weights",
     "store_dtype",
+    "shards",
 )
 
 
@@ -232,10 +235,23 @@ def prepare(request: FitRequest) -> Prepared:
     if prior_epochs:
         settings["prior_epochs"] = prior_epochs
     settings["identity"] = identify(*subject, all_anchors, priors[0], examples, start_rule)
+    evaluator: Engine = engine
+    shards = as_shards(compute.shards)
+    if shards is not None:
+        evaluator = sharded = ShardedEngine(engine, shards)
+        settings["shards"] = sharded.ranks
     decisive = {name: value for name, value in settings.items() if name not in NOT_THE_ISLANDS}
     return dataclasses.replace(
         ready,
-        job=Job(algorithm, engine, priors, start_rule, run_size.particles, int(seed), scheme.power),
+        job=Job(
+            algorithm,
+            evaluator,
+            priors,
+            start_rule,
+            run_size.particles,
+            int(seed),
+            scheme.power,
+        ),
         numbers=run_size.numbers,
         identity={**decisive, "versions": software(subject.model)},
         executor=executor,

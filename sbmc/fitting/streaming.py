@@ -93,12 +93,14 @@ def for_stream(request: FitRequest) -> FitRequest:
         "prior_variance": isinstance(request.prior_variance, str)
         and request.prior_variance == "evidence",
         "prior": Anchoring(s, request.prior).curved,
+        "shards": request.compute.shards is not None,
     }
     remedies = {
         "validation": "left out: it is for choosing s, which is a number here",
         "weights": "left out: rows of a stream have no numbers that weights could go by",
         "prior_variance": "other than 'evidence', which evaluates all data at once",
         "prior": "without a covariance of curvature, which evaluates all data at once",
+        "shards": "left out: ranks hold parts of the data, and a stream is held by nobody",
     }
     for name, given in refused.items():
         require(not given, name, remedies[name], shown)

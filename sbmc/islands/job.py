@@ -23,7 +23,7 @@ from sbmc.randomness import Stream, generator
 from sbmc.samplers.contract import IslandRun, Sampler
 from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.snapshot import NO_CHECKPOINTS, Checkpointer
-from sbmc.target.engine import LikelihoodEngine
+from sbmc.target.contract import Engine
 from sbmc.target.memory_needs import multiplications
 from sbmc.target.minibatch import LEAST_WORK
 from sbmc.target.target import Target
@@ -51,7 +51,7 @@ class Job:
     """
 
     sampler: Sampler
-    engine: LikelihoodEngine
+    engine: Engine
     priors: Sequence[AnchoredPrior]
     start: Start
     particles: int

@@ -23,6 +23,7 @@ from sbmc.islands.job import Batch, Job, plan_batches
 from sbmc.log import logger
 from sbmc.progress import Bar, open_progress
 from sbmc.samplers.contract import Sampler
+from sbmc.target.shards import RankLost
 from sbmc.target.target import Target
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def run_batches(
     Raises:
         BadInput: the job cannot be sent to the workers, or the sampler refuses it.
         CheckpointError: the checkpoint cannot be written. The files that it has are complete.
+        RankLost: a rank was lost that only torchrun can start again.
         Interrupted: Ctrl-C was pressed once, and there is a checkpoint. Pressed twice, or without a
             checkpoint, it is a KeyboardInterrupt at once.
     """
@@ -212,7 +214,8 @@ class _Run:
         """Accept the results of a batch that has ended, or queue it again."""
         if done.islands is not None:
             self._accept(done.batch, done.islands)
-        elif isinstance(done.error, BadInput | CheckpointError):
+        elif isinstance(done.error, BadInput | CheckpointError) or _only_torchrun(done.error):
+            assert done.error is not None
             raise done.error
         elif self._stopping or isinstance(done.error, Stopped):
             if not self._stopping:
@@ -294,6 +297,11 @@ class _Run:
         if self._stopping:
             shown = {"stopping": "(Ctrl-C again kills)"} | shown
         bar.update(done, **shown)
+
+
+def _only_torchrun(error: BaseException | None) -> bool:
+    """Whether a rank was lost that cannot be started again from here."""
+    return isinstance(error, RankLost) and not error.restartable
 
 
 def _describe(error: BaseException | None) -> str:

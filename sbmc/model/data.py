@@ -83,6 +83,14 @@ class Examples:
         """The examples at `index`, which may have any shape."""
         return tree_map(lambda t: t[index], self.inputs), self.targets[index]
 
+    def compact(self) -> Examples:
+        """The same examples in tensors of their own: a view is pickled with all that it views."""
+
+        def alone(tensor: Tensor) -> Tensor:
+            return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+
+        return Examples(tree_map(alone, self.inputs), alone(self.targets))
+
     def to(self, *, dtype: torch.dtype, device: torch.device | str = "cpu") -> Examples:
         """Floating-point tensors in `dtype`, everything on `device`.
 

@@ -171,7 +171,10 @@ class LikelihoodEngine:
     def __getstate__(self) -> dict[str, Any]:
         if self._source is None:
             raise TypeError("an engine without `source` cannot be sent to another process.")
-        state = {**self.__dict__, "sent": (self.path, self.examples, self._ranges.likelihood)}
+        state = {
+            **self.__dict__,
+            "sent": (self.path, self.examples.compact(), self._ranges.likelihood),
+        }
         del state["_ranges"]  # with its forward, its kernel and what is prepared
         state["_batches"] = None if state["_batches"] is None else False
         return state
@@ -183,6 +186,11 @@ class LikelihoodEngine:
         forward = build_forward(*self._source, rows(examples.inputs, 0, PROBE_EXAMPLES), path)
         self._ranges = self._evaluate_with(forward, examples, likelihood)
         self._ranges.store(self._room)
+
+    @property
+    def point(self) -> Tensor:
+        """Parameters `(dim,)` in whose dtype and on whose device it computes."""
+        return self._point
 
     @property
     def dim(self) -> int:
@@ -336,16 +344,27 @@ class LikelihoodEngine:
         rule = f"from 1 to the number of examples, {size}"
         require(1 <= batches <= size, "scout_batches", rule, batches)
 
-        def part(index: int) -> LikelihoodEngine:
-            inputs = tree_map(lambda t: t[index::batches].contiguous(), self.examples.inputs)
-            examples = Examples(inputs, self.examples.targets[index::batches].contiguous())
-            parts = self._ranges.forward, examples, self._ranges.likelihood, self._point
-            one = LikelihoodEngine(*parts, self.chunks, kernel=self._with_kernel)
-            one._room = self._room
-            one._ranges.store(self._room)
-            return one
+        return [self.part(slice(index, None, batches)) for index in range(batches)]
 
-        return [part(index) for index in range(batches)]
+    def part(self, some: slice, *, prepare: bool = True) -> LikelihoodEngine:
+        """The engine of some of the examples, with the same chunks.
+
+        Args:
+            some: which examples.
+            prepare: whether to prepare them, which one that is only sent elsewhere does not need.
+        """
+        inputs = tree_map(lambda t: t[some].contiguous(), self.examples.inputs)
+        examples = Examples(inputs, self.examples.targets[some].contiguous())
+        parts = self._ranges.forward, examples, self._ranges.likelihood, self._point
+        one = LikelihoodEngine(*parts, self.chunks, self._source, self._with_kernel)
+        one._room = self._room
+        if prepare:
+            one._ranges.store(self._room)
+        return one
+
+    def forget_prepared(self) -> None:
+        """Free what was prepared of the data; it is prepared again where it is needed."""
+        self._ranges.laid = self._ranges.prepared = None
 
     def _sum(
         self, theta: Tensor, apply: Apply = map, *, several: bool = False

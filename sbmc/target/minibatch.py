@@ -86,7 +86,10 @@ class MiniBatches:
             The estimates, scaled by n / |B|. Non-finite values are passed on.
         """
         self._count(index.numel())
-        scale = self._target.power * len(self) / index.shape[1]
+        return self.evaluate(positions, index, self._target.power * len(self) / index.shape[1])
+
+    def evaluate(self, positions: Tensor, index: Tensor, scale: float) -> Evaluation:
+        """Sums over batches and their gradients, times `scale`; nothing is counted."""
         if self._kernel is not None:
             return self._by_kernel(positions, index, scale)
         return self._by_autograd(positions, index, scale)
@@ -125,7 +128,7 @@ class MiniBatches:
             return kernel(theta, index[rows], factor, gradients[rows])
 
         chunks = particle_chunks(len(positions), index.shape[1] * positions.shape[1])
-        if len(chunks) == 1:
+        if len(chunks) == 1 or not self._target.engine.shareable:
             values = kernel(to_parameters(positions), index, factor, gradients)
         else:
             values = torch.cat(list(side_by_side(of_particles, chunks)))

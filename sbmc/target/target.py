@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from sbmc.prior.gaussian import AnchoredPrior
-from sbmc.target.engine import LikelihoodEngine
+from sbmc.target.contract import Engine
 
 
 class Evaluation(NamedTuple):
@@ -48,7 +48,7 @@ class Target:
         evaluations: the count of evaluations that this target has made.
     """
 
-    engine: LikelihoodEngine
+    engine: Engine
     prior: AnchoredPrior
     power: float = 1.0
     evaluations: Evaluations = field(default_factory=Evaluations)

@@ -53,6 +53,12 @@ class ExecutionOptions:
     ] = None
     cpus: Annotated[Text, _execution("CPUs that Ray reserves for an island.", "NUMBER")] = None
     gpus: Annotated[Text, _execution("GPUs that Ray reserves for an island.", "NUMBER")] = None
+    shards: Annotated[
+        Text,
+        _execution(
+            "Processes of an island, each with a part of the data; or torchrun, under torchrun."
+        ),
+    ] = None
     retries: Annotated[
         Text, _execution("How often a lost island is tried again (default 2).", "INTEGER")
     ] = None
@@ -87,6 +93,7 @@ class ExecutionOptions:
 
 _KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
     "workers": (int, "a positive integer"),
+    "shards": (lambda text: int(text) if text.lstrip("-").isdigit() else text, ""),
     "retries": (int, "a non-negative integer"),
     "cpus": (float, "a number"),
     "gpus": (float, "a number"),

@@ -13,6 +13,7 @@ from sbmc.checks import BadInput, require
 from sbmc.storage.provenance import software_versions
 from sbmc_studies.commands.execute import execute, require_writable
 from sbmc_studies.commands.options import parse_numbers
+from sbmc_studies.commands.ranks import on_first_rank
 from sbmc_studies.commands.show import show_comparison
 from sbmc_studies.experiments.execution import Execution
 from sbmc_studies.experiments.experiment import get_experiment
@@ -47,11 +48,16 @@ def resume(
         subject = "the run has" if len(run_files) == 1 else "all runs have"
         print(f"{run}: {subject} ended; there is nothing to continue.")
         return 0
+    unfinished = {folder: _with_changes(each, changes) for folder, each in unfinished.items()}
+    shards = next(iter(unfinished.values())).spec.execution.shards
+    return on_first_rank(lambda: _resume_all(unfinished, quiet=quiet, debug=debug), shards)
+
+
+def _resume_all(unfinished: Mapping[Path, RunFile], *, quiet: bool, debug: bool) -> int:
     resources = Resources(progress=not quiet)
     runs: list[tuple[Path, Run]] = []
     refused = 0
     for folder, run_file in unfinished.items():
-        run_file = _with_changes(run_file, changes)
         try:
             _require_same_origin(run_file, resources)
             out = records_folder(folder)
@@ -104,14 +110,18 @@ def extend(
     # Reading it refuses folders that are no run's, and those are in no folder of records.
     run_file = _with_changes(read_run_file(folder), changes)
     out = records_folder(folder)
-    require_writable(out)
     execution = run_file.spec.execution
     rule = "one with a checkpoint, which `extend` needs"
     require(execution.saves_checkpoints, "run", rule, str(run))
-    resources = Resources(progress=not quiet)
-    _require_same_origin(run_file, resources)
-    spec = replace(extend_run(folder, islands, also), execution=execution)
-    return _execute_and_show(spec, out, resources, quiet=quiet, debug=debug)
+
+    def extend_here() -> int:
+        require_writable(out)
+        resources = Resources(progress=not quiet)
+        _require_same_origin(run_file, resources)
+        spec = replace(extend_run(folder, islands, also), execution=execution)
+        return _execute_and_show(spec, out, resources, quiet=quiet, debug=debug)
+
+    return on_first_rank(extend_here, execution.shards)
 
 
 def merge(

@@ -11,6 +11,7 @@ from sbmc_studies.commands.dry_run import show_forecasts
 from sbmc_studies.commands.execute import execute, require_writable
 from sbmc_studies.commands.gauntlet import run_gauntlet
 from sbmc_studies.commands.options import ExecutionOptions, parse_numbers
+from sbmc_studies.commands.ranks import on_first_rank
 from sbmc_studies.commands.reviewers import run_reviewers
 from sbmc_studies.commands.show import show_comparison
 from sbmc_studies.commands.tables import run_tables
@@ -172,15 +173,19 @@ def run(
     if dry_run:
         show_forecasts(specs, out, resources)
         return 0
-    require_writable(out)
-    runs = []
-    for spec in specs:
-        if trained_from is not None:
-            copy_networks(trained_from, spec, spec.folder(out))
-        several = len(specs) > 1
-        options = {"force": force, "several": several, "quiet": quiet, "debug": debug}
-        runs.append(execute(spec, out, resources, **options))
-    measured = [each for each in runs if each.record.outcome != "failed"]
-    if measured:
-        show_comparison(get_experiment(specs[0].experiment), measured, out)
-    return 1 if len(measured) < len(runs) else 0
+
+    def run_all() -> int:
+        require_writable(out)
+        runs = []
+        for spec in specs:
+            if trained_from is not None:
+                copy_networks(trained_from, spec, spec.folder(out))
+            several = len(specs) > 1
+            options = {"force": force, "several": several, "quiet": quiet, "debug": debug}
+            runs.append(execute(spec, out, resources, **options))
+        measured = [each for each in runs if each.record.outcome != "failed"]
+        if measured:
+            show_comparison(get_experiment(specs[0].experiment), measured, out)
+        return 1 if len(measured) < len(runs) else 0
+
+    return on_first_rank(run_all, specs[0].execution.shards)

@@ -13,6 +13,7 @@ from sbmc.islands.checkpoints import CheckpointAt
 from sbmc.islands.checkpoints.options import EVERY
 from sbmc.islands.executors import as_executor
 from sbmc.islands.process_memory import parse_bytes
+from sbmc.target.shards import as_shards
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,7 @@ class Execution:
         address: of a Ray cluster.
         cpus: CPUs that Ray reserves for an island.
         gpus: GPUs that Ray reserves for an island.
+        shards: processes of an island, each with a part of the data; or "torchrun".
         retries: how often an island that was lost is tried again.
         checkpoint_every: seconds between two snapshots of an island; 0 saves every snapshot that
             the sampler offers; None saves no checkpoint.
@@ -59,6 +61,7 @@ class Execution:
     address: str | None = None
     cpus: float | None = None
     gpus: float | None = None
+    shards: int | str | None = None
     retries: int = RETRIES
     checkpoint_every: float | None = EVERY
     memory_limit: int | str | None = None
@@ -75,6 +78,7 @@ class Execution:
         size = self.chunk_size
         good = size is None or (is_whole(size) and size >= 1)
         require(good, "chunk_size", "a positive integer", size)
+        as_shards(self.shards)
         self.build_executor()
 
     def build_executor(self) -> Executor:

@@ -347,3 +347,7 @@ def test_streams_sample_the_posterior_of_all_rows(monkeypatch, spoiled):
     assert ((particles.mean(0) - mean).abs() < 1.5 * deviation).all() or spoiled
     ratio = particles.std(0) / deviation
     assert bool(((ratio > 0.6) & (ratio < 1.6)).all()) is not spoiled
+
+
+def test_a_stream_is_not_divided_among_ranks():
+    refused("`shards` must be left out: ranks hold", DATA, compute={"streaming": True, "shards": 2})

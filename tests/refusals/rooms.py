@@ -109,7 +109,7 @@ def subjects() -> list[Subject]:
         *_of_texts(),
         Subject("load_dataset", datasets.load_dataset),
         Subject("rows_in_place", datasets.rows_in_place, {"array": X}),
-        Subject("Shards", datasets.Shards, {"folder": "no/such/folder"}),
+        Subject("ShardedFiles", datasets.ShardedFiles, {"folder": "no/such/folder"}),
         Subject(
             "prediction.plot",
             _closed(prediction.plot),

@@ -24,7 +24,7 @@ PAIRS = 40
 NEVER_WORK = {
     *("merge", "load_embedded", "read_texts", "read_pictures", "read_tuning", "load_arrays"),
     *("find_weights", "load_frozen", "text_states", "TextEncoder", "save_adapters"),
-    "Shards",
+    "ShardedFiles",
 }
 # Words for what arguments have in them, by which messages may call an argument.
 PARTS = {"model", "inputs", "targets", "outputs", "mean", "variance"}

@@ -49,6 +49,7 @@ def _core() -> list[Subject]:
         Subject("Custom", sbmc.Custom, {"function": torch.sub}),
         Subject("Likelihood.of", sbmc.Likelihood.of, {"function": torch.distributions.Normal}),
         Subject("CheckpointAt", sbmc.CheckpointAt, {"path": folder}, ("checkpoint",)),
+        Subject("Shards", sbmc.Shards, {"ranks": 2}, ("shards",)),
         Subject("WeightDecay", sbmc.WeightDecay, {"weight_decay": 0.1}),
         Subject("class_weights", sbmc.class_weights, {"labels": Y}),
         Subject("fit", sbmc.fit, fitted, LIKELIHOOD_NAMES),

@@ -12,6 +12,7 @@ from sbmc.checks import require_count
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import Done, Executor, ProgressCallback, Session, run_in_worker
 from sbmc.islands.job import Batch
+from sbmc.target.shards import RankLost
 
 if TYPE_CHECKING:
     from sbmc.islands.job import Job
@@ -89,7 +90,7 @@ class _Session(Session):
             )
         # A KeyboardInterrupt by Ctrl-C is not caught.
         except (Exception, Stopped) as error:
-            return [Done(batch, error=error)]
+            return [Done(batch, error=error, lost=isinstance(error, RankLost))]
         return [Done(batch, islands)]
 
     def stop(self) -> None:

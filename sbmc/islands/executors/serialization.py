@@ -17,6 +17,7 @@ from sbmc.checks import BadInput
 from sbmc.islands.checkpoints import CheckpointFiles, Stopped
 from sbmc.islands.executors.contract import Done, ProgressCallback, WorkerLost, run_in_worker
 from sbmc.islands.job import Batch
+from sbmc.target.shards import RankLost
 
 if TYPE_CHECKING:
     from sbmc.islands.job import Job
@@ -130,7 +131,7 @@ def as_done(batch: Batch, answer: bytes) -> Done:
         return Done(batch, error=error)
     if kind == "islands":
         return Done(batch, islands=value)
-    return Done(batch, error=value, lost=isinstance(value, WorkerLost))
+    return Done(batch, error=value, lost=isinstance(value, WorkerLost | RankLost))
 
 
 def _sendable(error: BaseException) -> BaseException:

@@ -6,19 +6,14 @@ its answers to what was its standard output. It ends when its parent ends.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import queue
-import signal
-import sys
 import threading
 from typing import IO, Any
 
 from sbmc.islands.executors.pipe_messages import receive, send
 from sbmc.islands.executors.serialization import attempt
-
-_PR_SET_PDEATHSIG = 1
+from sbmc.target.shards.child_process import die_with
 
 
 def main(parent: int) -> None:
@@ -27,7 +22,7 @@ def main(parent: int) -> None:
     Args:
         parent: its process number.
     """
-    _die_with(parent)
+    die_with(parent)
     # What a model prints goes to standard error: standard output carries the answers.
     answers = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
@@ -61,13 +56,4 @@ def _listen(
                 batches.put(value)
     finally:
         # The parent has closed the pipe or died. A batch in the main thread would continue to run.
-        os._exit(0)
-
-
-def _die_with(parent: int) -> None:
-    """Make Linux kill this process when its parent dies, even if it is busy."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if sys.platform != "win32" and os.getppid() != parent:  # the parent died before this call
         os._exit(0)

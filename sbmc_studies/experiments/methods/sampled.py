@@ -160,6 +160,7 @@ def fit_options(
             executor=execution.build_executor(),
             checkpoint=execution.checkpoint_in(context.folder),
             memory_limit=execution.memory_limit,
+            shards=execution.shards,
             retries=execution.retries,
             chunk_size=execution.chunk_size,
             first_island=settings.get("first_island") or 0,

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.datasets import Shards, shards
+from sbmc.datasets import ShardedFiles, sharded_files
 
 INPUTS = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
 TARGETS = (INPUTS[:, 0] > 0).astype(np.int64)
@@ -44,8 +44,8 @@ def rows_of(blocks):
 
 @pytest.mark.parametrize("write", [write_npz, write_parquet])
 def test_each_row_is_read_once_in_any_order(tmp_path, monkeypatch, write):
-    monkeypatch.setattr(shards, "BLOCK_ROWS", 4)
-    data = Shards(write(tmp_path))
+    monkeypatch.setattr(sharded_files, "BLOCK_ROWS", 4)
+    data = ShardedFiles(write(tmp_path))
     assert len(data) == 50
     inputs, targets = data.load()
     assert torch.equal(inputs, torch.tensor(INPUTS))
@@ -59,7 +59,7 @@ def test_each_row_is_read_once_in_any_order(tmp_path, monkeypatch, write):
 
 
 def test_workers_read_files_of_their_own(tmp_path):
-    data = Shards(write_npz(tmp_path))
+    data = ShardedFiles(write_npz(tmp_path))
     read, _ = rows_of(DataLoader(data, batch_size=None, num_workers=2))
     assert torch.equal(read[:, 0].sort().values, torch.tensor(INPUTS)[:, 0].sort().values)
 
@@ -67,7 +67,7 @@ def test_workers_read_files_of_their_own(tmp_path):
 @pytest.mark.parametrize("write", [write_npz, write_parquet])
 def test_they_are_sampled_and_predicted(tmp_path, write):
     torch.manual_seed(0)
-    network, data = nn.Linear(3, 2), Shards(write(tmp_path))
+    network, data = nn.Linear(3, 2), ShardedFiles(write(tmp_path))
     sampler = sbmc.SGHMC(epochs=4, step_size=0.01, batch_size=10)
 
     def fitted(given):
@@ -86,17 +86,17 @@ def test_they_are_sampled_and_predicted(tmp_path, write):
 
 def test_several_arrays_are_several_inputs_and_columns_are_chosen(tmp_path):
     np.savez(tmp_path / "0.npz", x=INPUTS, z=TARGETS)
-    inputs = Shards(tmp_path, inputs=["x", "z"], targets=None).load()
+    inputs = ShardedFiles(tmp_path, inputs=["x", "z"], targets=None).load()
     assert [part.dtype for part in inputs] == [torch.float32, torch.int64]
     (tmp_path / "0.npz").unlink()
-    data = Shards(write_parquet(tmp_path), inputs=["c", "a"], dtype=torch.float64)
+    data = ShardedFiles(write_parquet(tmp_path), inputs=["c", "a"], dtype=torch.float64)
     assert torch.equal(data.load()[0], torch.tensor(INPUTS[:, [2, 0]]).double())
 
 
 def test_folders_that_are_no_shards_are_refused(tmp_path, monkeypatch):
     def refused(words, folder=tmp_path, **options):
         with pytest.raises(BadInput, match=re.escape(words)):
-            Shards(folder, **options)
+            ShardedFiles(folder, **options)
 
     refused("`folder` must be a folder that exists", tmp_path / "nowhere")
     refused("`folder` must be a folder with files *.npz or *.parquet, of one kind, but got none in")
@@ -123,10 +123,10 @@ def test_folders_that_are_no_shards_are_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=re.escape("pip install 'sbmc[parquet]'")):
-        Shards(tmp_path)
+        ShardedFiles(tmp_path)
 
 
 def test_arrays_of_unequal_length_are_refused_when_they_are_read(tmp_path):
     np.savez(tmp_path / "0.npz", inputs=INPUTS[:3], targets=TARGETS[:4])
     with pytest.raises(BadInput, match="arrays are of one length"):
-        Shards(tmp_path).load()
+        ShardedFiles(tmp_path).load()

@@ -22,7 +22,7 @@ KINDS = (".npz", ".parquet")
 BLOCK_ROWS = 4_096
 
 
-class Shards(IterableDataset[Any]):
+class ShardedFiles(IterableDataset[Any]):
     """The rows of a folder's files, read one file after another and never held together.
 
     Every pass goes through the files in another order, and through the rows of each in another
@@ -50,7 +50,7 @@ class Shards(IterableDataset[Any]):
         >>> folder = Path(tempfile.mkdtemp())
         >>> for i in range(3):
         ...     np.savez(folder / f"{i}.npz", inputs=np.ones((4, 2)), targets=np.arange(4))
-        >>> len(Shards(folder))
+        >>> len(ShardedFiles(folder))
         12
     """
 
@@ -90,7 +90,7 @@ class Shards(IterableDataset[Any]):
         """The number of rows in all files."""
         return self._rows
 
-    def in_order(self) -> Shards:
+    def in_order(self) -> ShardedFiles:
         """The same rows in the order of the files' names."""
         ordered = copy.copy(self)
         ordered.shuffle = False

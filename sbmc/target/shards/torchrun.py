@@ -1,0 +1,141 @@
+"""Ranks that torchrun has started: rank 0 does the work, and the others serve it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+from sbmc.checks import Phrase, require
+from sbmc.log import logger
+from sbmc.target.shards.group import Command, RankLost, Ranks, packed, unpacked
+from sbmc.target.shards.local_ranks import close_ranks
+from sbmc.target.shards.serving import serve
+from sbmc.target.shards.settings import TORCHRUN, Shards
+
+Result = TypeVar("Result")
+
+_active: Ranks | None = None
+
+
+def with_ranks(function: Callable[[], Result], shards: Shards | None) -> Result:
+    """Run a function that evaluates shards, and end the ranks that were started for it.
+
+    Args:
+        function: what to run; by torchrun's ranks, on rank 0.
+        shards: the settings; None for one process.
+
+    Returns:
+        What the function returns, on every rank.
+
+    Raises:
+        BadInput: a number of ranks under torchrun, which has started them already.
+    """
+    if shards is None:
+        return function()
+    if shards.by_torchrun:
+        return on_rank_zero(function, shards)
+    rule = f"{TORCHRUN!r} in a script that torchrun has started, where each rank would start others"
+    require(not dist.is_torchelastic_launched(), "shards", rule, shards.ranks)
+    try:
+        return function()
+    finally:
+        close_ranks()
+
+
+def torchrun_ranks() -> Ranks:
+    """The ranks inside `on_rank_zero`.
+
+    Raises:
+        RankLost: one of them was lost before; torchrun has to start them again.
+    """
+    assert _active is not None, "an engine of torchrun's ranks is used outside on_rank_zero"
+    if _active.broken:
+        raise RankLost(
+            "a rank was lost before, and only torchrun can start it again. With a `checkpoint`, "
+            "the same command goes on from the last snapshot.",
+            restartable=False,
+        )
+    return _active
+
+
+def on_rank_zero(function: Callable[[], Result], shards: Shards) -> Result:
+    """Run a function on rank 0, while the other ranks evaluate shards for it.
+
+    Args:
+        function: what to run. Where it is called inside itself, it is simply run.
+        shards: the timeout; all ranks of torchrun take part.
+
+    Returns:
+        What the function returns, on every rank.
+
+    Raises:
+        BadInput: torchrun has not started this process.
+        RankLost: a rank was lost.
+        Exception: what the function raises, on every rank.
+    """
+    global _active
+    if _active is not None:
+        return function()
+    ranks = _join(shards)
+    device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else None
+    if ranks.rank != 0:
+        error, result = unpacked(serve(ranks, device), device)
+        if error is not None:
+            raise error
+        return result
+    _active = ranks
+    try:
+        result = function()
+        answer = packed((None, result))
+    except BaseException as error:
+        if not ranks.broken:
+            _end(ranks, _packed_error(error))
+        raise
+    finally:
+        _active = None
+    _end(ranks, answer)
+    return result
+
+
+def _join(shards: Shards) -> Ranks:
+    launched = dist.is_initialized() or all(n in os.environ for n in ("RANK", "WORLD_SIZE"))
+    rule = "a number, or 'torchrun' in a script that torchrun has started"
+    require(launched, "shards", rule, Phrase(f"{TORCHRUN!r} in a process of its own"))
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    if not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        # Threads of a group that is still there when Python ends would abort the process.
+        atexit.register(_leave)
+    # A group of its own, so that messages of the script's training cannot be mixed up with ours.
+    group = dist.new_group(timeout=timedelta(seconds=shards.timeout))
+    return Ranks(group, shards.timeout, restartable=False)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _end(ranks: Ranks, answer: bytes) -> None:
+    """Send the last message, and let the other ranks go on with their script."""
+    try:
+        ranks.command(Command.END)
+        for rank in ranks.others:
+            ranks.send(answer, rank)
+    except RankLost as error:
+        # The result is here, and it is complete.
+        logger.warning("%s", error)
+
+
+def _packed_error(error: BaseException) -> bytes:
+    try:
+        return packed((error, None))
+    except Exception:
+        return packed((RuntimeError(f"{type(error).__name__}: {error}"), None))

@@ -1,0 +1,67 @@
+"""Scripts and commands under torchrun: every rank has the posterior, and lost ranks are named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from repository import ROOT
+
+pytestmark = pytest.mark.integration
+
+SCRIPT = Path(__file__).with_name("torchrun_script.py")
+
+
+def torchrun(ranks: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return subprocess.run(
+        [*launcher, f"--nproc-per-node={ranks}", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_script_goes_on_with_fewer_ranks_after_one_was_killed(tmp_path):
+    quiet, run = tmp_path / "undisturbed", tmp_path / "run"
+    done = torchrun(2, SCRIPT, quiet, -1)
+    assert done.returncode == 0, done.stderr
+    expected, _ = torch.load(quiet / "posterior-0.pt")
+    assert torch.equal(torch.load(quiet / "posterior-1.pt")[0], expected)
+
+    killed = torchrun(4, SCRIPT, run, 3)
+    assert killed.returncode != 0
+    assert "rank 3 of 4 was lost (the connection was closed)" in killed.stderr
+    assert not list(run.glob("posterior-*"))
+    resumed = torchrun(2, SCRIPT, run, -1)
+    assert resumed.returncode == 0, resumed.stderr
+    positions, attempts = torch.load(run / "posterior-0.pt")
+    assert attempts == 2
+    torch.testing.assert_close(positions, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_a_command_is_run_by_rank_0_and_shows_its_results_once(tmp_path):
+    options = ["--method", "s-hmc", "--islands", 1, "--epochs", 20, "--shards", "torchrun"]
+    done = torchrun(2, "-m", "sbmc", "run", "digits", *options, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("record written") == 1
+    assert len(list(tmp_path.rglob("record.json"))) == 1
+    refused = torchrun(2, "-m", "sbmc", "run", "digits", "--shards", "torchrun", "--out", SCRIPT)
+    assert refused.returncode != 0
+    assert "`out` must be a folder" in refused.stderr
+
+
+@pytest.mark.parametrize("way", ["fsdp", "tensor"])
+def test_a_spread_module_can_be_stepped_and_is_refused_by_fit(way):
+    done = torchrun(2, SCRIPT.with_name("spread_module.py"), way)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        assert f"rank {rank}, {way}: differs by" in done.stdout
+    assert "`model` must be whole in this process" in done.stdout
+    assert "but got the spread parameter '0.weight'" in done.stdout
