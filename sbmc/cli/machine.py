@@ -32,6 +32,7 @@ EXTRAS = {
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "serve": ("starlette", "uvicorn"),
     "hub": ("huggingface_hub",),
+    "parquet": ("pyarrow",),
     "tables": ("catboost", "xgboost-cpu"),
 }
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

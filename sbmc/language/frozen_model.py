@@ -156,8 +156,11 @@ def load_frozen(weights: Weights) -> FrozenModel:
             )
         except Exception as error:  # a damaged or foreign folder may raise any error
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            # Of files that are no model at all, transformers speaks of its own attributes.
+            known = "" if isinstance(error, AttributeError | TypeError) else f" ({reason})"
             raise BadInput(
-                f"`model` must be a causal language model, but got {weights.folder} ({reason})."
+                "`model` must be a causal language model that transformers can open, but got "
+                f"{weights.folder}{known}."
             ) from error
     frozen = FrozenModel(weights, model.eval().requires_grad_(False), tokenizer)
     _require_linear_output(frozen)

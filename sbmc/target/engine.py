@@ -298,26 +298,12 @@ class LikelihoodEngine:
         return torch.cat([torch.zeros(0, dtype=torch.float64, device=theta.device), *parts])
 
     def predictions(self, theta: Tensor, index: Tensor, most: int) -> Tensor:
-        """Predictions for some examples, in chunks as they are evaluated.
+        """Predictions for the examples at `index`, at most so many of each particle in all.
 
-        Args:
-            theta: parameters, `(particles, dim)`.
-            index: the numbers of the examples.
-            most: how many predictions of all examples are returned at most.
-
-        Returns:
-            Class probabilities, or outputs if there are no classes, `(particles, predictions)`
-            float64; evenly spread ones if there are too many.
+        They are class probabilities, or outputs if there are no classes, `(particles, predictions)`
+        float64, and evenly spread ones if there are too many.
         """
-        each = max(1, most // len(index))
-        parts = []
-        for some in self.chunks.split(len(theta)):
-            size = self.chunks.examples_for(some.stop - some.start)
-            rows_in_turn = [
-                self._ranges.predictions(theta[some], i, each) for i in index.split(size)
-            ]
-            parts.append(torch.cat(rows_in_turn, 1).flatten(1))
-        return torch.cat(parts)
+        return self._ranges.chunked_predictions(theta, index, most, self.chunks)
 
     def _apply(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Apply a function to independent chunks, in parallel if the model allows it."""
@@ -329,12 +315,8 @@ class LikelihoodEngine:
     def split(self, batches: int) -> list[LikelihoodEngine]:
         """Engines of disjoint parts of the data, whose log likelihoods add up to this one's.
 
-        Args:
-            batches: how many. Each takes every `batches`-th example, so that data in the order of
-                their classes are split evenly.
-
-        Returns:
-            The engines. An evaluation of all of them is one epoch of this one.
+        Each takes every `batches`-th example, so that data in the order of their classes are split
+        evenly. An evaluation of all of them is one epoch of this one.
 
         Raises:
             BadInput: if there are fewer examples than batches.
@@ -343,7 +325,6 @@ class LikelihoodEngine:
         size = len(self.examples)
         rule = f"from 1 to the number of examples, {size}"
         require(1 <= batches <= size, "scout_batches", rule, batches)
-
         return [self.part(slice(index, None, batches)) for index in range(batches)]
 
     def part(self, some: slice, *, prepare: bool = True) -> LikelihoodEngine:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sbmc.likelihoods import Likelihood
+from sbmc.model.chunks import Chunks
 from sbmc.model.data import Examples, Inputs, rows, tree_map
 from sbmc.model.forward import Forward
 from sbmc.model.kernels.choice import Kernel
@@ -101,6 +102,28 @@ class RangeEvaluator:
         values = values.reshape(*values.shape[:2], -1)
         count = min(most, values.shape[2])
         return values[..., torch.arange(count) * values.shape[2] // count].double()
+
+    def chunked_predictions(
+        self, theta: Tensor, index: Tensor, most: int, chunks: Chunks
+    ) -> Tensor:
+        """The predictions of some examples, in chunks of particles and examples.
+
+        Args:
+            theta: parameters, `(particles, dim)`.
+            index: the numbers of the examples.
+            most: how many predictions of all examples are returned at most.
+            chunks: their sizes.
+
+        Returns:
+            `(particles, predictions)` float64.
+        """
+        each = max(1, most // len(index))
+        parts = []
+        for some in chunks.split(len(theta)):
+            size = chunks.examples_for(some.stop - some.start)
+            rows_in_turn = [self.predictions(theta[some], i, each) for i in index.split(size)]
+            parts.append(torch.cat(rows_in_turn, 1).flatten(1))
+        return torch.cat(parts)
 
     def sums(self, theta: Tensor, inputs: Inputs, targets: Tensor) -> Tensor:
         """Sums over prepared inputs and their targets, by the model and the likelihood."""

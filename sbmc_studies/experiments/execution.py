@@ -121,6 +121,13 @@ class Execution:
             present |= dict.fromkeys(("executor", "workers", "address", "cpus", "gpus"))
         return Execution(**{**present, **given})
 
+    def to_json(self) -> dict[str, Any]:
+        """The options as plain values; without `shards` the form is that of earlier versions."""
+        values = asdict(self)
+        if self.shards is None:
+            del values["shards"]
+        return values
+
     @classmethod
     def from_json(cls, content: Any) -> Execution:
         """Read the options from a JSON object, which anyone may have edited.

@@ -94,7 +94,8 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values that JSON has."""
-        return {**asdict(self), "also_islands": list(self.also_islands)}
+        execution = self.execution.to_json()
+        return {**asdict(self), "also_islands": list(self.also_islands), "execution": execution}
 
     @classmethod
     def from_json(cls, content: Any) -> RunSpec:
