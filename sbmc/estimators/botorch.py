@@ -109,11 +109,8 @@ class ParticleSampler(IndexSampler):
     With n draws, particle i is drawn ⌊n w_i⌋ or ⌈n w_i⌉ times (systematic resampling), and the same
     draws serve all t-batches. Acquisition functions are so sums over the particles, the same
     function for every restart; of particles with equal weights they are exact if n is a multiple of
-    their number.
-
-    Args:
-        sample_shape: of the draws.
-        seed: of the first draw, of the order, and of noise.
+    their number. Like BoTorch's samplers it is made with the `sample_shape` of the draws, and with
+    the `seed` of the first draw, of the order, and of noise.
     """
 
     def forward(self, posterior: Any) -> Tensor:
