@@ -60,6 +60,7 @@ def read_constants(records: Path) -> dict[str, float]:
         "vector": max(0.0, step - BATCH * multiply),
         "exchange": ranks["constants"]["seconds"],
         "rate": ranks["constants"]["bytes_per_second"],
+        # The simulation has these two from `scaling` and `checkpoint_overhead`.
         "write": simulation["constants"]["write"],
         "spread": simulation["constants"]["spread"],
         "predict": prediction["prediction"][0]["over_epoch"],

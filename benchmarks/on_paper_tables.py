@@ -22,10 +22,10 @@ def constants_table(record: dict[str, Any]) -> str:
         ),
         ("an exchange with next to no content", f"{1e3 * found['exchange']:.2f} ms", "ranks"),
         ("bytes of an exchange", f"{found['rate'] / 1e6:.0f} MB/s", "ranks"),
-        ("spread of times (standard deviation of the log)", f"{found['spread']:.3f}", "simulation"),
+        ("spread of times (standard deviation of the log)", f"{found['spread']:.3f}", "scaling"),
         ("mini-batches from a mapped file", f"{found['read'] / 1e6:.0f} MB/s", "big_data"),
         ("a prediction, in evaluations", f"{found['predict']:.2f}", "prediction"),
-        ("a small state", f"{1e3 * found['write']:.1f} ms", "simulation"),
+        ("a small state", f"{1e3 * found['write']:.1f} ms", "checkpoint_overhead"),
     ]
     assumed = [
         ("numbers of an example", f"{run['features']:,}", "features"),

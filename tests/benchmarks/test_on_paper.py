@@ -195,6 +195,10 @@ def test_constants_are_those_of_the_records():
     (most,) = (r for r in rows if (r["examples"], r["ranks"]) == (10_000, 2))
     seconds = most["evaluation"]["clock"]["one"]
     assert found["multiply"] == pytest.approx(seconds / (10 * 10_000 * 101_770))
+    # The page says that the largest network took more than twice as long.
+    (largest,) = (r for r in rows if (r["examples"], r["ranks"]) == (500, 2))
+    seconds = largest["evaluation"]["clock"]["one"]
+    assert 2 < seconds / (10 * 500 * 1_011_010) / found["multiply"] < 3
     simulation = json.loads((RECORDS / "simulation.json").read_text("utf-8"))
     # What the simulation assumes is assumed here, too.
     assert Run().network == simulation["constants"]["bandwidth"]
@@ -239,6 +243,7 @@ def test_the_words_of_the_page_have_the_figures_of_the_record():
         f"would be {length(needed[apart])} apart",
         f"HMC needs {length(slow['hmc'])}",
         f"would need {length(fast['hmc'])}",
+        f"a trajectory would still be {length(fast['between']['hmc'])}",
         f"{size(sent['bytes'])} for ten particles",
         f"{record['exchange_seconds'][-1]:.3g} s at the measured rate",
         f"{size(record['traffic']['sghmc']['bytes'])} for each island, and "
