@@ -15,7 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sbmc.checks import Phrase, require
+from sbmc.checks import BadInput, Phrase, require
+from sbmc.posterior.distillation.distilled import Distilled
 from sbmc.posterior.living.drift import Drift
 from sbmc.posterior.posterior import Posterior
 from sbmc_serve.answering import Question, Way, answer_together, read_question
@@ -106,6 +107,12 @@ def _check(
 ) -> dict[str, Served]:
     require(bool(named), "posteriors", "at least one", Phrase("none"))
     for name, each in named.items():
+        if isinstance(each, Distilled):
+            raise BadInput(
+                "`posteriors` must be a posterior, or several by name, but got a distilled "
+                "network, which is not served. Write it for another runtime: "
+                "distilled.export('model.onnx')."
+            )
         good = isinstance(name, str) and bool(name) and isinstance(each, Posterior)
         require(good, "posteriors", "a posterior, or several by name", each)
     models = {name: Served(name, each, abstain_above, about) for name, each in named.items()}

@@ -73,7 +73,7 @@ NaN. Leave such rows out, or fill the values in.
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise _malformed(
-            "JSON", f"text that is none ({error.msg}, {where})", "Correct it at this place."
+            "JSON", f"text that is not JSON ({error.msg}, {where})", "Correct it at this place."
         ) from None
     except ValueError:  # Python reads no integers of more than 4,300 digits
         raise _malformed(

@@ -15,6 +15,7 @@ FAILED, BUSY, TOO_LATE = 500, 503, 504
 
 # Longer names are not compared with those that could have been meant.
 LONGEST_NAME = 100
+_CONSTANTS = {None: "null", True: "true", False: "false"}
 # The form of the messages of `sbmc.checks`.
 _FORM = re.compile(
     r"`(?P<argument>[^`]*)` must be (?P<rule>.*?), but got (?P<value>.*?)\.(?: (?P<remedy>.*))?",
@@ -70,8 +71,12 @@ def breaks(argument: str, rule: str, value: object, remedy: str) -> Refused:
     Examples:
         >>> breaks("level", "a number", "high", "Give 0.9.").value
         "'high'"
+        >>> breaks("level", "a number", None, "Give 0.9.").value
+        'null'
     """
-    return Refused(BREAKS_A_RULE, argument, rule, describe_value(value), remedy)
+    # Who asks writes JSON, and need not know Python's names.
+    shown = _CONSTANTS[value] if value is None or value is True or value is False else None
+    return Refused(BREAKS_A_RULE, argument, rule, shown or describe_value(value), remedy)
 
 
 def hint(name: object, choices: Iterable[str]) -> str:

@@ -56,7 +56,7 @@ Send rows in the shape [2].
     if not set(map(type, values)) <= kinds:
         index = next(i for i, value in enumerate(values) if type(value) not in kinds)
         rule = "a whole number" if whole else "a number"
-        raise breaks(_path(index, sizes), rule, values[index], f"Send {rule}, without quotes.")
+        raise _no_number(_path(index, sizes), rule, values[index])
     try:
         array = np.array(values, dtype=np.int64 if whole else np.float64)
     except OverflowError:
@@ -173,7 +173,16 @@ def _number(value: Any, name: str) -> float:
             number = math.inf
         if math.isfinite(number):
             return number
-    raise breaks(name, "a finite number", value, "Send a number, without quotes.")
+    raise _no_number(name, "a finite number", value)
+
+
+def _no_number(where: str, rule: str, value: Any) -> Refused:
+    remedy = f"Send {rule}."
+    if value is None:
+        remedy = f"Missing values are not guessed: send {rule}."
+    elif isinstance(value, str):
+        remedy = f"Send {rule}, without quotes."
+    return breaks(where, rule, value, remedy)
 
 
 def _misshapen(where: str, size: int, what: str, value: Any, shape: Sequence[int]) -> Refused:

@@ -31,6 +31,7 @@ from sbmc.posterior.distillation.saving import is_distilled
 from sbmc.posterior.posterior import Posterior
 from sbmc.posterior.recipe import REFERENCE, Recipe
 from sbmc.posterior.saving import load, read_recipe
+from sbmc.report.pretrained.facts import FILES
 
 # The kinds of data that a recipe may describe.
 TABLE, ARRAYS, PICTURES = "table", "arrays", "pictures"
@@ -59,12 +60,9 @@ def kind_of_data(path: Path) -> str:
     """
     path = require_path("data", path)
     if not path.exists():
-        folder = path.parent
-        near = (
-            nearest(path.name, [each.name for each in folder.iterdir()]) if folder.is_dir() else ""
+        raise BadInput(
+            f"`data` must be a file or a folder that exists, but got '{path}'.{_beside(path)}"
         )
-        hint = near or f" Paths begin at the current folder, {Path.cwd().name}."
-        raise BadInput(f"`data` must be a file or a folder that exists, but got '{path}'.{hint}")
     if path.is_dir():
         return PICTURES
     name = path.name.lower()
@@ -103,8 +101,7 @@ def open_posterior(path: Path, model: str | None = None) -> Posterior:
     Raises:
         BadInput: there is no such file, or its network is not to be had or is another one.
     """
-    path = require_path("file", path)
-    require(path.is_file(), "file", "a posterior's file that exists", str(path))
+    path = _posterior_file(path)
     recipe = read_recipe(path)
     if model is not None:
         return load(path, load_network(model)[0])
@@ -125,6 +122,32 @@ def open_posterior(path: Path, model: str | None = None) -> Posterior:
             "made with."
         )
     return load(path, load_network(reference)[0])
+
+
+def _posterior_file(path: Path) -> Path:
+    """The path of a posterior, or a refusal that says what is there instead."""
+    path = require_path("file", path)
+    rule = "`file` must be a posterior's file that exists, but got"
+    if path.is_dir():
+        weights = path / FILES["Posterior"]
+        remedy = f" Give '{weights}'." if weights.is_file() else ""
+        raise BadInput(f"{rule} the folder '{path}'.{remedy}")
+    if not path.is_file():
+        raise BadInput(f"{rule} '{path}'.{_beside(path)}")
+    if is_distilled(path):
+        raise BadInput(
+            f"`file` must be a posterior's file, but got '{path}', which has a distilled network. "
+            "Give the posterior that it was made from, or open it in Python: "
+            "sbmc.Distilled.load(path). `sbmc export` and `sbmc card` take it as it is."
+        )
+    return path
+
+
+def _beside(path: Path) -> str:
+    """The file in the same folder whose name is nearest, or where paths begin, as a sentence."""
+    folder = path.parent
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return nearest(path.name, names) or f" Paths begin at the current folder, {Path.cwd().name}."
 
 
 def open_model(path: Path, model: str | None = None) -> Posterior | Distilled:

@@ -187,7 +187,9 @@ def update(
         results, priors, subject, anchor_epochs, seconds, settings, posterior.power
     )
     updated.cost = with_peak(updated.cost, memory, executor)
-    updated.recipe = posterior.recipe
+    recipe = posterior.recipe
+    if recipe is not None:
+        updated.recipe = replace(recipe, data={**recipe.data, "rows": len(everything)})
     updated.training_data = everything.inputs, everything.targets
     warn_of_few_islands(updated)
     warn_if_not_ok(updated.health)

@@ -231,7 +231,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise BadInput(
-            f"`path` must be an undamaged posterior file, but got {str(path)!r} ({error})."
+            f"`path` must be an undamaged posterior file, but got {str(path)!r} ({error}). "
+            "Give a file that `sbmc fit` or posterior.save(path) wrote."
         ) from None
     good = {"sbmc", "digest"} <= set(texts) and {"positions", "within", "log_evidence"} <= set(
         tensors

@@ -1,5 +1,7 @@
 """`sbmc card`: a posterior's file to a folder, and wrong options in one line."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -65,6 +67,18 @@ def test_a_distilled_network_becomes_a_folder(sbmc, tmp_path):
     assert "shared: distilled.safetensors, config.json and README.md, with metrics" in out
     again = Distilled.from_pretrained(tmp_path / "shared")
     assert torch.equal(again.predict(X).probs, distilled.predict(X).probs)
+    # Commands that take posteriors alone say what it is.
+    code, _, err = sbmc("drift", "small.safetensors", "--data", "test.npz")
+    assert code == 2
+    assert "but got 'small.safetensors', which has a distilled network. Give the posterior" in err
+
+
+def test_other_commands_say_which_file_of_the_folder_they_take(sbmc, file, tmp_path):
+    assert sbmc("card", "my.sbmc", "--out", "shared", "--any-health")[0] == 0
+    code, _, err = sbmc("export", "shared", "--out", "a.pt2")
+    assert code == 2
+    weights = Path("shared") / "posterior.safetensors"
+    assert f"but got the folder 'shared'. Give '{weights}'." in err
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import sbmc
 from sbmc import BadInput
 from sbmc.baselines import swag
 from sbmc.fitting import updating
+from sbmc.posterior.recipe import Recipe
 from sbmc.samplers.smc import data_tempering
 from sbmc.samplers.smc.data_tempering import DataTempering, GrowingState
 
@@ -239,7 +240,11 @@ def test_a_loaded_posterior_needs_its_data_and_gives_the_same_bits(sampler, tmp_
         loaded.update(rows(SECOND))
     with pytest.raises(BadInput, match="data that the posterior was fitted to"):
         loaded.update(rows(SECOND), data=rows(SECOND))
+    loaded.recipe = Recipe({"kind": "reference"}, {"kind": "arrays", "rows": 6})
     updated = loaded.update(rows(SECOND), data=rows(FIRST), progress=False)
+    assert updated.recipe.data == {"kind": "arrays", "rows": 12}
+    assert loaded.recipe.data["rows"] == 6
+    updated.recipe = None
     expected = posterior.update(rows(SECOND), progress=False)
     assert torch.equal(updated.positions, expected.positions)
     assert torch.equal(updated.log_evidence, expected.log_evidence)

@@ -32,7 +32,7 @@ def kinds() -> Iterator[tuple[str, bytes, str]]:
     """A kind of mistake, a body that makes it, and words of the refusal."""
     row = GOOD["inputs"][0]
     yield "nothing", b"", "`body` must be JSON, but got nothing"
-    yield "text", b"hello", "`body` must be JSON, but got text that is none"
+    yield "text", b"hello", "`body` must be JSON, but got text that is not JSON"
     yield "cut", json.dumps(GOOD).encode()[:-5], "line 1, column"
     yield "two values", b"{} {}", "Extra data"
     yield "no UTF-8", b'{"inputs": "\xff"}', "in UTF-8, but got other bytes, from byte 12 on"
@@ -92,8 +92,8 @@ def _kinds_of_content(row) -> Iterator[tuple[str, bytes, str]]:
             {"inputs": [[[1, 2, "3"], [0] * 3]]},
             "`inputs[0][0][2]` must be a number, but got",
         ),
-        ("true", {"inputs": [[[1, 2, True], [0] * 3]]}, "must be a number, but got True"),
-        ("null", {"inputs": [[[1, 2, None], [0] * 3]]}, "must be a number, but got None"),
+        ("true", {"inputs": [[[1, 2, True], [0] * 3]]}, "must be a number, but got true"),
+        ("null", {"inputs": [[[1, 2, None], [0] * 3]]}, "must be a number, but got null"),
         ("an object", {"inputs": [{"a": 1}]}, "`inputs[0]` must be a list of 2 lists"),
         (
             "lists for numbers",

@@ -61,8 +61,8 @@ def test_a_planted_answer_is_not_taken_for_a_refusal(client):
             {"size": "1", "colour": "red"},
             "`inputs[0]['size']` must be a finite number, but got '1'",
         ),
-        ({"size": None, "colour": "red"}, "must be a finite number, but got None"),
-        ({"size": True, "colour": "red"}, "must be a finite number, but got True"),
+        ({"size": None, "colour": "red"}, "must be a finite number, but got null. Missing"),
+        ({"size": True, "colour": "red"}, "must be a finite number, but got true"),
         ({"size": 10**400, "colour": "red"}, "but got an integer of 401 digits"),
         ([1], "`inputs[0]` must be a list of 2 cells, but got one of 1"),
         (["red", 1], "`inputs[0]['size']` must be a finite number"),
@@ -290,3 +290,8 @@ def test_posteriors_that_cannot_be_served_are_refused_at_once(classes, numbers):
     two = sbmc.fit(OfTwo(), ((x, x), torch.arange(20) % 2), s=0)
     with pytest.raises(sbmc.BadInput, match="takes one tensor"):
         create_app(two)
+
+
+def test_a_distilled_network_is_refused_with_what_to_do(classes):
+    with pytest.raises(sbmc.BadInput, match=r"a distilled network, .*distilled\.export"):
+        create_app(classes.distil(steps=1))

@@ -116,7 +116,7 @@ class Drift:
             if not shifts:
                 continue
             moved = self.moved(shifts)
-            head = f"{title}: {len(moved)} of {len(shifts)} moved (p = {_shown(_joint(shifts))})"
+            head = f"{title}: {len(moved)} of {len(shifts)} moved ({_said(_joint(shifts))})"
             said = "; ".join(each.explain() for each in moved[:MOST_SAID])
             lines.append(f"{head}{': ' if said else ''}{said}.")
         if self.uncertainties and not self.held_out:
@@ -160,6 +160,11 @@ class Drift:
 def _joint(shifts: Sequence[Shift]) -> float:
     """The p-value of several tests together (Bonferroni)."""
     return min([1.0, *(len(shifts) * each.p_value for each in shifts)])
+
+
+def _said(p_value: float) -> str:
+    shown = _shown(p_value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def _shown(p_value: float) -> str:

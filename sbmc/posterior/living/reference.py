@@ -49,6 +49,10 @@ class Reference:
     uncertainties: Mapping[str, Quantiles]
     origin: str
 
+    def __repr__(self) -> str:
+        rows, features = f"rows={self.rows}, held_out={self.held_out}", len(self.names)
+        return f"Reference({rows}, features={features}, uncertainties={list(self.uncertainties)})"
+
     def features(self, inputs: Any) -> np.ndarray:
         """The numbers by which rows of inputs are compared, `(rows, features)` float64.
 

@@ -61,14 +61,21 @@ def test_a_shift_of_one_column_is_found_and_named(posterior):
     moved = drift.moved(drift.inputs)
     assert [each.name for each in moved] == ["column 1"]
     assert moved[0].distance > 0
-    assert "column 1 is higher" in drift.explain()
+    assert "Inputs: 1 of 3 moved (p < 0.0001): column 1 is higher" in drift.explain()
     assert "column 1" in drift._repr_html_()
+
+
+def test_a_reference_is_shown_in_a_line(posterior):
+    shown = repr(copy.copy(posterior).make_reference(noise(3, 30, 3)))
+    parts = "uncertainties=['total', 'aleatoric', 'epistemic']"
+    assert shown == f"Reference(rows=30, held_out=True, features=3, {parts})"
 
 
 def test_nothing_that_moved_is_said_to_be_still(posterior):
     drift = posterior.drift(noise(4, 300, 3))
     assert not drift.drifted
     assert drift.explain().startswith("No drift was found.")
+    assert "Inputs: 0 of 3 moved (p = " in drift.explain()
     assert "none found" in drift._repr_html_()
     assert drift.p_value > 0.05
 
