@@ -9,7 +9,6 @@ from typing import Any, Generic, NamedTuple, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from sbmc.checks import Phrase, require
 from sbmc.estimators import defaults
 from sbmc.estimators.checking import as_random_state, checked_options, thread_count
 from sbmc.estimators.network import Module, make_network
+from sbmc.estimators.scaling import column_scaler
 from sbmc.estimators.splitting import set_rows_aside
 from sbmc.fitting.budget import Budget
 from sbmc.fitting.fit import fit
@@ -103,7 +103,7 @@ class SBMCEstimator(BaseEstimator, Generic[PredictionT]):
         )
         rng = as_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
-        scaler = StandardScaler().fit(X, sample_weight=weights)
+        scaler = column_scaler(X, weights)
         inputs = torch.tensor(scaler.transform(X), dtype=torch.float32)
         rows = set_rows_aside(inputs.numpy(), targets.labels, self.validation_fraction, rng)
         self.validation_rows_ = 0 if rows.validation is None else len(rows.validation)
