@@ -1,8 +1,9 @@
-"""Imports optional packages that give warnings when they are imported.
+"""Imports packages that may not be installed, when they are first needed; errors name the extra.
 
-ArviZ 0.23 warns at its first import of a day that it will be refactored, and remembers the day by a
-file in the user's cache. nutpie needs that ArviZ and imports it by itself. A user of `fit` or of a
-diagnostic can do nothing about it, so this one warning is suppressed during the import.
+Some give warnings when they are imported. ArviZ 0.23 warns at its first import of a day that it
+will be refactored, and remembers the day by a file in the user's cache. nutpie needs that ArviZ and
+imports it by itself. A user of `fit` or of a diagnostic can do nothing about it, so this one
+warning is suppressed during the import.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NamedTuple
 
 ANNOUNCEMENT = r"\s*ArviZ is undergoing a major refactor"
@@ -93,14 +95,11 @@ def load_hub() -> Any:
     Raises:
         ImportError: it is not installed; the message names the extra.
     """
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise ImportError(
-            "Repositories of the Hugging Face Hub are fetched by huggingface_hub, which is not "
-            "installed: pip install 'sbmc[hub]'. A local folder needs no package."
-        ) from error
-    return huggingface_hub
+    return _load(
+        "huggingface_hub",
+        "Repositories of the Hugging Face Hub are fetched by huggingface_hub, which is not "
+        "installed: pip install 'sbmc[hub]'. A local folder needs no package.",
+    )
 
 
 def load_pandas() -> Any:
@@ -109,11 +108,10 @@ def load_pandas() -> Any:
     Raises:
         ImportError: it is not installed; the message names the extra.
     """
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("Tables are made by pandas: pip install 'sbmc[pandas]'.") from error
-    return pandas
+    return _load(
+        "pandas",
+        "Tables are made by pandas: pip install 'sbmc[pandas]'.",
+    )
 
 
 def load_parquet() -> Any:
@@ -122,13 +120,10 @@ def load_parquet() -> Any:
     Raises:
         ImportError: pyarrow is not installed; the message names the extra.
     """
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(
-            "Folders of Parquet files are read by pyarrow: pip install 'sbmc[parquet]'."
-        ) from error
-    return parquet
+    return _load(
+        "pyarrow.parquet",
+        "Folders of Parquet files are read by pyarrow: pip install 'sbmc[parquet]'.",
+    )
 
 
 def load_peft() -> Any:
@@ -137,13 +132,10 @@ def load_peft() -> Any:
     Raises:
         ImportError: it is not installed; the message names the extra.
     """
-    try:
-        import peft
-    except ImportError as error:
-        raise ImportError(
-            "Adapters are written by peft, which is not installed: pip install 'sbmc[language]'."
-        ) from error
-    return peft
+    return _load(
+        "peft",
+        "Adapters are written by peft, which is not installed: pip install 'sbmc[language]'.",
+    )
 
 
 def load_pillow() -> Any:
@@ -152,11 +144,10 @@ def load_pillow() -> Any:
     Raises:
         ImportError: Pillow is not installed; the message names the extra.
     """
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("Reading pictures needs Pillow: pip install 'sbmc[vision]'") from error
-    return Image
+    return _load(
+        "PIL.Image",
+        "Reading pictures needs Pillow: pip install 'sbmc[vision]'",
+    )
 
 
 def load_pyplot() -> Any:
@@ -165,11 +156,18 @@ def load_pyplot() -> Any:
     Raises:
         ImportError: matplotlib is not installed; the message names the extra.
     """
+    return _load(
+        "matplotlib.pyplot",
+        "Figures are drawn by matplotlib: pip install 'sbmc[plots]'.",
+    )
+
+
+def _load(module: str, sentence: str) -> Any:
+    """Import a module, or say in a sentence what it is for and how to install it."""
     try:
-        from matplotlib import pyplot
+        return import_module(module)
     except ImportError as error:
-        raise ImportError("Figures are drawn by matplotlib: pip install 'sbmc[plots]'.") from error
-    return pyplot
+        raise ImportError(sentence) from error
 
 
 @contextmanager

@@ -11,7 +11,16 @@ import torch
 
 from sbmc.checks import BadInput, Phrase, is_number, require
 from sbmc.log import logger
-from sbmc.model.data import as_examples, as_inputs, check_inputs, count, pick, tree_map
+from sbmc.model.data import (
+    Inputs,
+    as_examples,
+    as_inputs,
+    check_inputs,
+    count,
+    leaves,
+    pick,
+    tree_map,
+)
 from sbmc.posterior.input_batches import held_inputs
 from sbmc.posterior.living.drift import Drift, Shift
 from sbmc.posterior.living.input_features import feature_names, input_features
@@ -40,6 +49,7 @@ class Reference:
         uncertainties: the quantiles of `total`, `aleatoric` and `epistemic`; if the posterior has a
             confidence, also of its `score` and of `abstained`, which is 0 or 1.
         origin: digest of the posterior that predicted.
+        shapes: of a row of each input; empty in files of before, which did not have them.
     """
 
     rows: int
@@ -48,6 +58,7 @@ class Reference:
     inputs: tuple[Quantiles, ...]
     uncertainties: Mapping[str, Quantiles]
     origin: str
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     def __repr__(self) -> str:
         rows, features = f"rows={self.rows}, held_out={self.held_out}", len(self.names)
@@ -70,6 +81,11 @@ class Reference:
         """
         everything = as_inputs(inputs)
         check_inputs(everything, "inputs")
+        shapes = _shapes(everything)
+        if self.shapes and shapes != self.shapes:
+            # Pictures of any size have as many features, so that these alone would not tell.
+            rule = f"rows of shape {_in_words(self.shapes)}, as those of the reference"
+            require(False, "inputs", rule, Phrase(f"rows of shape {_in_words(shapes)}"))
         names = feature_names(everything)
         rule = f"rows with {len(self.names)} features, as those of the reference"
         same = len(names) == len(self.names)
@@ -156,6 +172,7 @@ class Reference:
             "inputs": [each.to_dict() for each in self.inputs],
             "uncertainties": {name: each.to_dict() for name, each in self.uncertainties.items()},
             "origin": self.origin,
+            "shapes": [list(shape) for shape in self.shapes],
         }
 
     @classmethod
@@ -176,7 +193,8 @@ class Reference:
             good = len(names) == len(inputs) and int(content["rows"]) > 0
             require(good, "content", "a name for each feature", list(names))
             sizes = int(content["rows"]), bool(content["held_out"])
-            return cls(*sizes, names, inputs, uncertainties, str(content["origin"]))
+            shapes = tuple(tuple(map(int, shape)) for shape in content.get("shapes", ()))
+            return cls(*sizes, names, inputs, uncertainties, str(content["origin"]), shapes)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(
                 "`content` must be what `Reference.to_dict` gave, but got something else "
@@ -206,6 +224,7 @@ def make_reference(
         tuple(Quantiles.of(column) for column in values.T),
         {name: Quantiles.of(column) for name, column in series.items()},
         posterior.origin,
+        _shapes(some),
     )
 
 
@@ -269,6 +288,15 @@ def uncertainties_of(
         series["score"] = _by_row(score)
         series["abstained"] = _by_row(confidence.abstain(prediction))
     return {name: values for name, values in series.items() if np.isfinite(values).all()}
+
+
+def _shapes(inputs: Inputs) -> tuple[tuple[int, ...], ...]:
+    """The shape of a row of each input."""
+    return tuple(tuple(leaf.shape[1:]) for leaf in leaves(inputs))
+
+
+def _in_words(shapes: tuple[tuple[int, ...], ...]) -> str:
+    return " and ".join(map(str, shapes))
 
 
 def _by_row(values: Any) -> np.ndarray:

@@ -278,10 +278,28 @@ def test_what_cannot_be_compared_is_refused(posterior, arguments, match):
 
 
 def test_inputs_of_another_shape_are_refused(posterior):
-    with pytest.raises(BadInput, match="3 features"):
+    with pytest.raises(BadInput, match=r"rows of shape \(3,\)"):
         posterior.drift(noise(0, 5, 4))
 
 
 def test_a_damaged_reference_is_refused():
     with pytest.raises(BadInput, match="content"):
         Reference.from_dict({"rows": 3})
+
+
+def test_pictures_of_another_size_are_not_compared():
+    """They have as many features: two summaries and thirty projections."""
+    torch.manual_seed(0)
+    pictures = torch.rand(40, 1, 8, 8)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+    posterior = sbmc.fit(network, (pictures, torch.arange(40) % 2), s=0.1)
+    reference = posterior.reference
+    again = Reference.from_dict(json.loads(json.dumps(reference.to_dict())))
+    for each in (reference, again):
+        assert each.features(pictures).shape == (40, 32)
+        with pytest.raises(BadInput, match=r"rows of shape \(1, 8, 8\).*got rows of shape \(1, 9"):
+            each.features(torch.rand(5, 1, 9, 9))
+    with pytest.raises(BadInput, match="`inputs` must be rows of shape"):
+        posterior.drift(torch.rand(5, 1, 9, 9))
+    before = {name: value for name, value in reference.to_dict().items() if name != "shapes"}
+    assert Reference.from_dict(before).features(pictures).shape == (40, 32)
