@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -114,14 +114,7 @@ def test_folders_that_are_no_shards_are_refused(tmp_path, monkeypatch):
     refused("of one kind, but got .npz and .parquet")
     for file in tmp_path.glob("*.npz"):
         file.unlink()
-    found = builtins.__import__
-
-    def without(name, *arguments, **keywords):
-        if name.startswith("pyarrow"):
-            raise ImportError(name)
-        return found(name, *arguments, **keywords)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)  # as if it were not installed
     with pytest.raises(ImportError, match=re.escape("pip install 'sbmc[parquet]'")):
         ShardedFiles(tmp_path)
 
