@@ -27,7 +27,7 @@ from benchmarks import readme
 from benchmarks.tables import line
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.shards import ShardedEngine, Shards
-from sbmc.target.shards.local_ranks import close_ranks
+from sbmc.target.shards.started import close_ranks
 from sbmc.target.target import Target
 
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"

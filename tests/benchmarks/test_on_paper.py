@@ -90,7 +90,7 @@ def test_bytes_and_messages_are_those_that_the_engine_sends(
     assert target.dim == run.parameters
     group = CountedGroup(run.ranks)
     ranks = Ranks(group, 1.0)
-    monkeypatch.setattr("sbmc.target.shards.engine.local_ranks", lambda shards: ranks)
+    monkeypatch.setattr("sbmc.target.shards.engine.started_ranks", lambda shards: ranks)
     for module in ("sbmc.target.shards.engine", "benchmarks.on_paper_costs"):
         monkeypatch.setattr(f"{module}.MESSAGE_BYTES", particles_in_a_message * 8 * target.dim)
     engine = ShardedEngine(target.engine, Shards(run.ranks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import time
 import warnings
@@ -23,9 +24,11 @@ from sbmc.islands.executors.contract import (
     WorkerLost,
     available_cores,
 )
+from sbmc.islands.executors.ray_ranks import RayRanks, in_place, place_ranks
 from sbmc.islands.executors.serialization import as_done, attempt, digest_of, pack_job
 from sbmc.islands.job import Batch
 from sbmc.log import logger
+from sbmc.target.shards import ranks_of, started_by
 
 if TYPE_CHECKING:
     from sbmc.islands.job import Job
@@ -53,12 +56,15 @@ class Ray(Executor):
     A task sees only the GPUs that Ray has given to it: with `sbmc.Compute(device="cuda")` and
     `gpus=1` every island computes on a GPU of its own.
 
+    With `sbmc.Compute(shards=4)` an island is four tasks, its ranks, for which a placement group
+    keeps places, on one machine or on several. Each rank has the `cpus` and `gpus`.
+
     Args:
         address: the address of a cluster: `"auto"`, `"host:port"` or `"ray://host:port"`. Its
             machines need sbmc, and all that the model imports.
         workers: the largest number of islands at a time; as many as fit if not given.
-        cpus: CPUs of each island; torch uses as many threads.
-        gpus: GPUs of each island; a fraction lets islands share one.
+        cpus: CPUs of each island, or of each of its ranks; torch uses as many threads.
+        gpus: GPUs, likewise; a fraction lets islands share one.
 
     Raises:
         BadInput: a setting breaks its rule.
@@ -97,18 +103,18 @@ class Ray(Executor):
         self, job: Job, checkpoint_files: CheckpointFiles | None, report_progress: ProgressCallback
     ) -> Session:
         """Join the cluster or start one, and put the job into its object store."""
-        payload = pack_job(job, checkpoint_files)
+        payload, ranks = pack_job(job, checkpoint_files), ranks_of(job.engine)
         _import_ray()
-        started = self._connect()
+        started = self._connect(ranks)
         try:
-            self._require_room(started)
-            return _Session(self, payload, report_progress, started)
+            self._require_room(started, ranks)
+            return _Session(self, payload, report_progress, started, ranks)
         except BaseException:
             if started:
                 _shutdown()
             raise
 
-    def _connect(self) -> bool:
+    def _connect(self, ranks: int = 1) -> bool:
         """Connect to Ray; return whether this session has to end the connection."""
         import ray
 
@@ -124,31 +130,44 @@ class Ray(Executor):
                     rule = "that of a Ray cluster that can be reached"
                     require(False, "address", rule, Phrase(f"{address!r} ({error})"))
             return True
-        cores = (
-            available_cores() if self.workers is None else max(1, round(self.workers * self.cpus))
-        )
+        if self.workers is not None:
+            cores = max(1, round(self.workers * ranks * self.cpus))
+        elif ranks > 1:  # an island's ranks share the cores of this machine if they have to
+            cores = max(available_cores(), math.ceil(ranks * self.cpus))
+        else:
+            cores = available_cores()
         with _quietly(), _one_machine():
             ray.init(
                 address="local",
                 num_cpus=cores,
                 include_dashboard=False,
                 _node_ip_address="127.0.0.1",
+                _system_config={"worker_niceness": 0},
                 **quiet,
             )
         return True
 
-    def _require_room(self, started: bool) -> None:
-        """Refuse resources that no machine has, since Ray would wait for them for ever."""
+    def _require_room(self, started: bool, ranks: int = 1) -> None:
+        """Refuse resources that the cluster does not have: Ray would wait for them for ever."""
         import ray
 
         for name, kind, needed in (("cpus", "CPU", self.cpus), ("gpus", "GPU", self.gpus)):
             nodes = [node["Resources"].get(kind, 0) for node in ray.nodes() if node["Alive"]]
             most = max(nodes, default=0)
+            # A cluster that was joined may grow.
+            may_grow = not started or self.address is not None
             if needed > most:
                 rule = f"at most what a machine of the cluster has, {most:g}"
-                # A cluster that was joined may grow.
-                require(not started or self.address is not None, name, rule, needed)
+                require(may_grow, name, rule, needed)
                 logger.warning("an island needs %s = %g, and no machine has that yet", name, needed)
+            elif needed and (room := sum(int(node / needed + 1e-9) for node in nodes)) < ranks:
+                rule = f"so few that the cluster has room for the {ranks} ranks of an island"
+                require(may_grow, name, rule, Phrase(f"{needed:g}, of which it has {room}"))
+                logger.warning(
+                    "an island has %d ranks of %s = %g, and the cluster has room for %d: the run "
+                    "waits until it grows",
+                    *(ranks, name, needed, room),
+                )
 
 
 def _import_ray() -> None:
@@ -227,17 +246,20 @@ def _board() -> type:
 
 class _Session(Session):
     def __init__(
-        self, settings: Ray, payload: bytes, report_progress: ProgressCallback, started: bool
+        self,
+        settings: Ray,
+        payload: bytes,
+        report_progress: ProgressCallback,
+        started: bool,
+        ranks: int,
     ) -> None:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._settings, self._report_progress, self._started = settings, report_progress, started
+        self._ranks = ranks
         self._digest, self._payload = digest_of(payload), ray.put(payload)
-        # The scheduler counts retries, the same way for all executors.
-        self._task = ray.remote(_task).options(
-            num_cpus=settings.cpus, num_gpus=settings.gpus, max_retries=0
-        )
+        self._task: Any = ray.remote(_task)
         this_node = NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=True
         )
@@ -247,6 +269,7 @@ class _Session(Session):
         self._board: Any = actor.remote()
         self._reading: Any = None
         self._under_way: dict[Any, Batch] = {}
+        self._places: dict[Any, Any] = {}  # the placement groups of islands with ranks
         self._stopping = False
         self._deadline: float | None = None
         self._slots, self._asked = 0, -_GROWTH
@@ -264,13 +287,22 @@ class _Session(Session):
             rooms = [has.get("CPU", 0) / self._settings.cpus]
             if self._settings.gpus:
                 rooms.append(has.get("GPU", 0) / self._settings.gpus)
-            self._slots = max(1, int(min(rooms)))
+            self._slots = max(1, int(min(rooms) / self._ranks))
         return 2 * self._slots
 
     def submit(self, batch: Batch) -> None:
+        settings = self._settings
+        resources, places = (settings.cpus, settings.gpus), None
+        # The scheduler counts retries, the same way for all executors.
+        options = {"num_cpus": settings.cpus, "num_gpus": settings.gpus, "max_retries": 0}
+        if self._ranks > 1:
+            places = place_ranks(self._ranks, *resources)
+            options = in_place(places, 0, *resources)
         # In a list, so that a task fetches the job only if its process does not have it.
-        reference = self._task.remote([self._payload], self._digest, batch, self._board)
-        self._under_way[reference] = batch
+        arguments = [self._payload], self._digest, batch, self._board
+        of_ranks = resources if self._ranks > 1 else None
+        reference = self._task.options(**options).remote(*arguments, of_ranks)
+        self._under_way[reference], self._places[reference] = batch, places
 
     def wait(self, timeout: float) -> list[Done]:
         import ray
@@ -282,7 +314,18 @@ class _Session(Session):
         if ready:
             ready, _ = ray.wait(references, num_returns=len(references), timeout=0)
         self._forward_progress()
-        return [self._done(reference, self._under_way.pop(reference)) for reference in ready]
+        done = [self._done(reference, self._under_way.pop(reference)) for reference in ready]
+        for reference in ready:
+            self._free(reference)
+        return done
+
+    def _free(self, reference: Any) -> None:
+        """Give back the places of an island, which ends what still runs there."""
+        places = self._places.pop(reference)
+        if places is not None:
+            from ray.util.placement_group import remove_placement_group
+
+            remove_placement_group(places)
 
     def _done(self, reference: Any, batch: Batch) -> Done:
         import ray
@@ -340,13 +383,21 @@ class _Session(Session):
         with contextlib.suppress(ray.exceptions.RayError):
             for reference in self._under_way:
                 ray.cancel(reference, force=True)
+            for reference in list(self._places):
+                self._free(reference)
             ray.kill(self._board)
         if self._started:
             _shutdown()
 
 
-def _task(payload: list[Any], digest: str, batch: Batch, board: Any) -> bytes:
-    """The function that runs on the cluster."""
+def _task(
+    payload: list[Any],
+    digest: str,
+    batch: Batch,
+    board: Any,
+    rank_resources: tuple[float, float] | None,
+) -> bytes:
+    """The function that runs on the cluster; with the CPUs and GPUs of a rank if it has others."""
     import ray
 
     asked, pending, stopping = 0.0, None, False
@@ -367,4 +418,8 @@ def _task(payload: list[Any], digest: str, batch: Batch, board: Any) -> bytes:
                 stopping = stopping or ray.get(answer)
         return stopping
 
-    return attempt(lambda: ray.get(payload[0]), digest, batch, report_progress, stop)
+    ranks: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if rank_resources is not None:
+        ranks = started_by(lambda shards: RayRanks(shards, *rank_resources))
+    with ranks:
+        return attempt(lambda: ray.get(payload[0]), digest, batch, report_progress, stop)

@@ -14,12 +14,13 @@ from sbmc.model.chunks import Chunks
 from sbmc.model.data import Examples
 from sbmc.model.kernels.choice import BatchKernel
 from sbmc.model.threads import Lock, even_chunks
+from sbmc.target.contract import Engine
 from sbmc.target.engine import LikelihoodEngine
 from sbmc.target.parts import Parts
 from sbmc.target.shards.group import Command, FailedInRank, Ranks, packed
-from sbmc.target.shards.local_ranks import local_ranks
 from sbmc.target.shards.serving import Shard, attempt
 from sbmc.target.shards.settings import Shards
+from sbmc.target.shards.started import started_ranks
 from sbmc.target.shards.torchrun import torchrun_ranks
 
 # Gradients of one message, in float64. Particles that have more come in several messages.
@@ -268,14 +269,14 @@ class ShardedEngine:
 
     def _ranks(self) -> Ranks:
         """The ranks, with the shards of this engine."""
-        ranks = torchrun_ranks() if self.shards.by_torchrun else local_ranks(self.shards)
+        ranks = torchrun_ranks() if self.shards.by_torchrun else started_ranks(self.shards)
         if self._own is None or ranks.loaded is not self._token:
             self._load(ranks)
         return ranks
 
     def _load(self, ranks: Ranks) -> None:
         rows = even_chunks(len(self.examples), ranks.size)
-        threads = self.shards.threads_each
+        threads = ranks.threads or self.shards.threads_each
         logger.info("shards: %d examples in %d ranks", len(self.examples), ranks.size)
         self._own = Shard(self._whole.part(rows[0]), 0, threads)
         with ranks.in_step():
@@ -288,6 +289,11 @@ class ShardedEngine:
         if failures:
             raise FailedInRank("; ".join(failures))
         ranks.loaded = self._token
+
+
+def ranks_of(engine: Engine) -> int:
+    """How many processes an evaluation of this engine takes."""
+    return engine.ranks if isinstance(engine, ShardedEngine) else 1
 
 
 class _BatchesOfRanks:

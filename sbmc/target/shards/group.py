@@ -70,6 +70,7 @@ class Ranks:
         timeout: seconds in which a rank has to answer.
         ending: how the process of a rank has ended, in words, where that is known.
         restartable: whether lost ranks can be started again.
+        threads: that torch may use in a rank, if whoever has started it says so.
     """
 
     def __init__(
@@ -78,8 +79,10 @@ class Ranks:
         timeout: float,
         ending: Callable[[int], str] = lambda rank: "",
         restartable: bool = True,
+        threads: int | None = None,
     ) -> None:
         self._group, self._ending, self._restartable = group, ending, restartable
+        self.threads = threads
         self._timeout = datetime.timedelta(seconds=timeout)
         self.rank, self.size = group.rank(), group.size()
         self.loaded: object = None  # whose shards the other ranks hold
@@ -102,6 +105,12 @@ class Ranks:
         header = torch.zeros(_HEADER, dtype=torch.int64)
         header[: 1 + len(numbers)] = torch.tensor([int(command), *numbers])
         self.broadcast(header)
+
+    def end(self, answer: bytes) -> None:
+        """Tell the other ranks that there is nothing more to do, with a last message."""
+        self.command(Command.END)
+        for rank in self.others:
+            self.send(answer, rank)
 
     def next_command(self) -> tuple[Command, list[int]]:
         """Wait for a command; for ranks other than 0."""

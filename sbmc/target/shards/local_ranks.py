@@ -1,27 +1,23 @@
 """Ranks as processes of this machine, which this process starts and ends.
 
-They are kept between evaluations, since a process needs seconds to import torch; `fit` ends them
-when it returns. Connections are on the loopback device alone, and the ranks find each other through
-a file in a folder that only this user can read.
+Connections are on the loopback device alone, and the ranks find each other through a file in a
+folder that only this user can read.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from datetime import timedelta
 
 import torch.distributed as dist
 
-from sbmc.log import logger
 from sbmc.target.shards.child_process import die_with
 from sbmc.target.shards.group import RankLost, Ranks
+from sbmc.target.shards.meeting import LOOPBACK, join_group, say_ready, wait_for_ranks
 from sbmc.target.shards.serving import serve
 from sbmc.target.shards.settings import Shards
 
@@ -31,12 +27,9 @@ _BEGIN = (
     "from sbmc.target.shards.local_ranks import run_rank; run_rank(*sys.argv[1:6])"
 )
 _THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
-# Seconds that ranks have to start; importing torch from a slow disk takes some.
-START = 300.0
-_LOOK = 0.02
 
 
-class _Processes:
+class LocalRanks:
     """The other ranks of this process.
 
     Args:
@@ -64,25 +57,15 @@ class _Processes:
         ]
         try:
             store = dist.FileStore(os.path.join(self._folder, "store"), size)
-            self._wait_until_ready(store, size)
-            self.ranks = Ranks(_group(store, 0, size), shards.timeout, self.ending)
+            wait_for_ranks(store, size, self._has_ended, self.ending)
+            group = join_group(store, 0, size, LOOPBACK)
+            self.ranks = Ranks(group, shards.timeout, self.ending)
         except BaseException:
             self.close()
             raise
 
-    def _wait_until_ready(self, store: dist.FileStore, size: int) -> None:
-        deadline = time.monotonic() + START
-        names = [_ready(rank) for rank in range(1, size)]
-        while not store.check(names):
-            late = time.monotonic() > deadline
-            for rank in range(1, size):
-                if late or self._processes[rank - 1].poll() is not None:
-                    ending = self.ending(rank) or f"it was not ready after {START:g} seconds"
-                    raise RankLost(
-                        f"rank {rank} of {size} did not start ({ending}); standard error has its "
-                        "messages."
-                    )
-            time.sleep(_LOOK)
+    def _has_ended(self, rank: int) -> bool:
+        return self._processes[rank - 1].poll() is not None
 
     def ending(self, rank: int) -> str:
         """How the process of a rank has ended, in words; empty if it has not."""
@@ -109,61 +92,18 @@ class _Processes:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-_running: _Processes | None = None
-
-
-def local_ranks(shards: Shards) -> Ranks:
-    """The ranks of this process, started if they are not there.
-
-    Args:
-        shards: how many.
-
-    Raises:
-        RankLost: one of them did not start.
-    """
-    global _running
-    if _running is not None and (_running.shards != shards or not _running.usable):
-        close_ranks()
-    if _running is None:
-        began = time.monotonic()
-        _running = _Processes(shards)
-        seconds = time.monotonic() - began
-        logger.info("shards: %s ranks are ready after %.1f seconds", shards.ranks, seconds)
-    return _running.ranks
-
-
-@atexit.register
-def close_ranks() -> None:
-    """End the ranks that this process has started, if there are some."""
-    global _running
-    if _running is not None:
-        running, _running = _running, None
-        running.close()
-
-
 def run_rank(parent: str, folder: str, size: str, timeout: str, rank: str) -> None:
     """What the process of a rank does; the arguments are texts of the command line."""
     die_with(int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for rank 0, which ends the others
     store = dist.FileStore(os.path.join(folder, "store"), int(size))
-    store.set(_ready(int(rank)), "")
+    say_ready(store, int(rank))
     try:
-        serve(Ranks(_group(store, int(rank), int(size)), float(timeout)))
+        serve(Ranks(join_group(store, int(rank), int(size), LOOPBACK), float(timeout)))
     except RankLost:
         # Rank 0 says so. Nothing is to be cleaned up here, and a group that has lost a rank may
         # wait for it when it is taken down.
         os._exit(1)
-
-
-def _ready(rank: int) -> str:
-    return f"ready-{rank}"
-
-
-def _group(store: dist.Store, rank: int, size: int) -> dist.ProcessGroupGloo:
-    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-    options._timeout = timedelta(seconds=START)
-    options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-    return dist.ProcessGroupGloo(store, rank, size, options)
 
 
 def _has_file(stream: object) -> bool:

@@ -13,10 +13,10 @@ import torch.distributed as dist
 
 from sbmc.checks import Phrase, require
 from sbmc.log import logger
-from sbmc.target.shards.group import Command, RankLost, Ranks, packed, unpacked
-from sbmc.target.shards.local_ranks import close_ranks
+from sbmc.target.shards.group import RankLost, Ranks, packed, unpacked
 from sbmc.target.shards.serving import serve
 from sbmc.target.shards.settings import TORCHRUN, Shards
+from sbmc.target.shards.started import close_ranks
 
 Result = TypeVar("Result")
 
@@ -126,9 +126,7 @@ def _leave() -> None:
 def _end(ranks: Ranks, answer: bytes) -> None:
     """Send the last message, and let the other ranks go on with their script."""
     try:
-        ranks.command(Command.END)
-        for rank in ranks.others:
-            ranks.send(answer, rank)
+        ranks.end(answer)
     except RankLost as error:
         # The result is here, and it is complete.
         logger.warning("%s", error)

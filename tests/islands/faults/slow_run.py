@@ -1,6 +1,6 @@
 """A run that takes a few seconds, as a program of its own: to be killed, and started again.
 
-python slow_run.py hmc|smc in-process|processes|ray CHECKPOINT RESULT
+python slow_run.py hmc|smc in-process|processes|ray[-ranks] CHECKPOINT RESULT
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ EXECUTORS = {
     "in-process": InProcess(fold=1, threads=1),
     "processes": Processes(workers=2, threads=1),
     "ray": Ray(workers=2),
+    "in-process-ranks": InProcess(fold=1, threads=1),
+    "ray-ranks": Ray(workers=2, cpus=0.5),
 }
+# Islands of these have several ranks.
+RANKS = {"in-process-ranks": 2, "ray-ranks": 2}
 
 
 class Slowly(nn.Module):
@@ -56,7 +60,11 @@ def run(sampler: str, executor: str, checkpoint: str | None, seconds: float) -> 
         particles=3,
         islands=ISLANDS,
         compute=sbmc.Compute(
-            path="loop", executor=EXECUTORS[executor], checkpoint=place, retries=20
+            path="loop",
+            executor=EXECUTORS[executor],
+            shards=RANKS.get(executor),
+            checkpoint=place,
+            retries=20,
         ),
         progress=False,
     )

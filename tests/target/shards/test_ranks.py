@@ -20,7 +20,7 @@ from torch import nn
 
 import sbmc
 from sbmc.target.minibatch import MiniBatches
-from sbmc.target.shards import RankLost, ShardedEngine, Shards, local_ranks
+from sbmc.target.shards import RankLost, ShardedEngine, Shards, local_ranks, started
 from sbmc.target.shards.group import FailedInRank
 from sbmc.target.target import Target
 
@@ -33,7 +33,7 @@ TIMEOUT = 120.0
 @pytest.fixture(autouse=True, scope="module")
 def _nobody_is_left_behind():
     yield
-    local_ranks.close_ranks()
+    started.close_ranks()
     folder = Path(f"/proc/{os.getpid()}/task")
     children = [(task / "children").read_text().split() for task in folder.iterdir()]
     for pid in {pid for pids in children for pid in pids}:
@@ -216,7 +216,7 @@ def test_a_rank_that_dies_between_two_evaluations(monkeypatch):
     expected = sharded(positions)
 
     def kill_rank_2():
-        process = local_ranks._running._processes[1]
+        process = started._running._processes[1]
         process.kill()
         process.wait()
 
@@ -225,7 +225,7 @@ def test_a_rank_that_dies_between_two_evaluations(monkeypatch):
     assert torch.equal(sharded(positions).gradient, expected.gradient)
     kill_rank_2()
     # Not noticed before.
-    monkeypatch.setattr(local_ranks._Processes, "usable", True)
+    monkeypatch.setattr(local_ranks.LocalRanks, "usable", True)
     with pytest.raises(RankLost, match=r"rank 2 of 3 was lost \(its process ended by signal 9\)"):
         sharded(positions)
 
