@@ -1,5 +1,7 @@
 """Stacking: the weights are the mean of their posterior, by quadrature where that can be had."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,8 @@ from sbmc.prediction.stacking import stack
 def posterior_mean_of_two(log_scores):
     """E[w] for two members by quadrature over w in [0, 1]."""
     scores = log_scores.double().exp().numpy()
-    first = (np.arange(20_000) + 0.5) / 20_000
+    points = 40_000_000 // max(len(scores), 2_000)
+    first = (np.arange(points) + 0.5) / points
     weights = np.stack([first, 1 - first])
     log_likelihood = np.log(scores @ weights).sum(0)
     density = np.exp(log_likelihood - log_likelihood.max())
@@ -22,7 +25,8 @@ def posterior_mean_of_two(log_scores):
 def posterior_mean_of_three(log_scores):
     """E[w] for three members by quadrature over the triangle."""
     scores = log_scores.double().exp().numpy()
-    grid = (np.arange(400) + 0.5) / 400
+    points = 400 if len(scores) < 1_000 else 150
+    grid = (np.arange(points) + 0.5) / points
     a, b = np.meshgrid(grid, grid)
     inside = a + b < 1
     weights = np.stack([a[inside], b[inside], 1 - a[inside] - b[inside]])
@@ -45,6 +49,46 @@ def test_two_weights_are_their_posterior_mean(rows):
 def test_three_weights_are_their_posterior_mean(rows):
     scores = scores_of(rows, 3)
     assert stack(scores).numpy() == pytest.approx(posterior_mean_of_three(scores), abs=0.015)
+
+
+def nearly_equal_scores(rows, gains):
+    """Members that think most of the rows equally probable, as a mixture's on thousands of rows."""
+    rng = torch.Generator().manual_seed(rows)
+    scores = 1e-3 * torch.randn(rows, len(gains), generator=rng)
+    unsure = rows // 100
+    scores[:unsure] = 0.5 * torch.randn(unsure, len(gains), generator=rng) + torch.tensor(gains)
+    return scores
+
+
+@pytest.mark.parametrize("rows", [400, 4_000, 40_000])
+def test_two_members_that_most_rows_cannot_tell_apart(rows):
+    scores = nearly_equal_scores(rows, [0.0, 0.2])
+    expected = posterior_mean_of_two(scores[:, :2])
+    assert stack(scores).numpy() == pytest.approx(expected, abs=0.015)
+
+
+@pytest.mark.parametrize("rows", [400, 4_000])
+def test_three_members_that_most_rows_cannot_tell_apart(rows):
+    scores = nearly_equal_scores(rows, [0.0, 0.3, 0.5])
+    expected = posterior_mean_of_three(scores)
+    assert expected.max() > 0.45
+    assert stack(scores).numpy() == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("members", [2, 5, 12])
+def test_many_rows_that_tell_members_apart(members):
+    rows = 20_000
+    truth = torch.arange(7.0, members + 7)
+    truth /= truth.sum()
+    rng = torch.Generator().manual_seed(0)
+    chosen = torch.multinomial(truth, rows, replacement=True, generator=rng)
+    scores = torch.full((rows, members), -3.0)
+    scores[torch.arange(rows), chosen] = 0.0
+    # Member k gives a part f_k of the rows probability 1, and the others e⁻³. The most probable
+    # weights solve f_k = (w_k + e⁻³ (1 − w_k)) / (1 + (K − 1) e⁻³).
+    low, parts = math.exp(-3), torch.bincount(chosen, minlength=members) / rows
+    expected = (parts * (1 + (members - 1) * low) - low) / (1 - low)
+    assert stack(scores).numpy() == pytest.approx(expected.numpy(), abs=0.01)
 
 
 def test_the_best_member_takes_all_but_the_share_of_the_imagined_rows():
