@@ -14,10 +14,10 @@ from torch import nn
 from sbmc.checks import BadInput
 from sbmc.fitting.request import FitRequest
 from sbmc.log import logger, warn_user
-from sbmc.model.parameters import ParameterSpace, select_parameters
+from sbmc.model.parameters import select_parameters
 from sbmc.training.ensemble import train_ensemble
-from sbmc.training.module import training_mode_layers
 from sbmc.training.setup import drawn_anew
+from sbmc.training.shared_statistics import with_statistics_of
 
 
 def train_further_networks(
@@ -32,8 +32,8 @@ def train_further_networks(
         learning_rate: of Adam.
 
     Returns:
-        The networks, in evaluation mode; fewer or none if their training failed, which is warned
-        of.
+        The networks, in evaluation mode, with the model's running statistics where layers have
+        some; fewer or none if their training failed, which is warned of.
     """
     model = request.model
     space = select_parameters(model, request.parameters)
@@ -64,11 +64,4 @@ def train_further_networks(
     except (RuntimeError, BadInput) as error:
         warn_user(f"No further networks beside the one given: {error}", RuntimeWarning)
         return []
-    return list(trained)
-
-
-def keeps_statistics(model: nn.Module, space: ParameterSpace) -> bool:
-    """Whether training would change buffers, which are not sampled and all networks share."""
-    modules = dict(model.named_modules())
-    layers = (modules[name] for name in training_mode_layers(model, space) if name in modules)
-    return any(next(layer.buffers(recurse=False), None) is not None for layer in layers)
+    return [with_statistics_of(model, each) for each in trained]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sbmc.checks import Phrase, require
 from sbmc.fitting.calibration import calibrate
-from sbmc.fitting.further_networks import keeps_statistics, train_further_networks
+from sbmc.fitting.further_networks import train_further_networks
 from sbmc.fitting.request import FitRequest
 from sbmc.likelihoods.choice import Inferred
 from sbmc.log import logger
@@ -21,6 +21,7 @@ from sbmc.model.parameters import select_parameters
 from sbmc.model.unseen_rows import remembered_rows
 from sbmc.prior.by_layer import ByLayer
 from sbmc.prior.original import PriorVariance
+from sbmc.training.shared_statistics import can_share_statistics
 
 NETWORK = "the network itself"
 
@@ -120,8 +121,8 @@ def further_training(
 
     Args:
         request: the arguments of `fit`. Where they say where chains begin, nothing is trained, and
-            neither where layers keep statistics of the data (BatchNorm): all networks would have to
-            share those of the one given, and are much worse for it.
+            neither where training moves buffers that are not statistics of a normalisation layer:
+            all networks would have to share those of the one given.
         training_epochs: of the network that was given.
         budget: the epochs of all chains together.
         most: networks.
@@ -134,8 +135,12 @@ def further_training(
     networks = min(most, int(share * budget / epochs + 1e-9))
     if not networks or request.start is not None:
         return NO_TRAINING
-    if keeps_statistics(request.model, select_parameters(request.model, request.parameters)):
-        logger.info("no further networks are trained, since layers keep statistics of the data")
+    space = select_parameters(request.model, request.parameters)
+    if not can_share_statistics(request.model, space):
+        logger.info(
+            "no further networks are trained, since layers keep statistics of the data that cannot "
+            "be shared"
+        )
         return NO_TRAINING
     return FurtherTraining(networks, epochs)
 
