@@ -248,10 +248,10 @@ def _measure(job: Job, positions: int, count: EvaluationCount) -> float:
     start = target.prior.sample(positions, rng)
     sampler, calls = job.sampler, 1
     evaluate: Callable[[Tensor], object] = target if count.gradient else target.log_likelihood
-    if sampler.batch_size is not None:
+    if (rows := sampler.batch_rows(job.engine.rows)) is not None:
         batches = MiniBatches(target)
-        size = min(sampler.batch_size, len(batches))
-        calls = math.ceil(len(batches) / sampler.batch_size)
+        size = min(rows, len(batches))
+        calls = math.ceil(len(batches) / rows)
         at_hand = len(job.engine.examples)
         index = torch.randint(at_hand, (positions, size), generator=rng).to(start.device)
 

@@ -58,6 +58,7 @@ class Reach:
         schedule = schedule_of(self.examples, epochs)
         if not schedule.on_batches:
             return math.inf
+        # Larger batches make longer steps, and go as far in a pass.
         steps = schedule.on_batches * math.ceil(self.examples / BATCH_SIZE)
         steps += schedule.on_all_data + schedule.exact
         return steps / math.sqrt(1 + s * self.curvature)

@@ -110,8 +110,8 @@ class Job:
     def _threads_for(self, particles: int) -> AbstractContextManager[None]:
         """As many threads as pay off when so many particles are evaluated."""
         inputs, positions = self.engine.examples.inputs, particles * self.engine.dim
-        rows = self.sampler.batch_size
         examples = len(self.engine.examples)
+        rows = self.sampler.batch_rows(examples)
         work = multiplications(inputs, min(rows or examples, examples), positions)
         # The mini-batches of particles differ: only a kernel takes them in chunks of particles.
         apart = self.engine.shareable and (rows is None or self.engine.batch_kernel() is not None)

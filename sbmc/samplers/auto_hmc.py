@@ -50,7 +50,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 FIRST_STEP = 0.02
-BATCH_SIZE = 64
+# Examples of a mini-batch: as many, doubled until a pass has at most so many steps. Larger batches
+# are less noisy, and bear larger steps in proportion, so that a pass goes as far; but its steps are
+# fewer, and so is the noise to draw for them.
+BATCH_SIZE, MOST_STEPS_OF_A_PASS = 64, 200
 # In fewer batches, as many more steps are not worth the noise of their gradients.
 FEWEST_BATCHES = 8
 # From so many epochs on, steps on all data go as far as those on batches, without their noise.
@@ -62,6 +65,19 @@ EPOCHS_FOR_EXACT_MOVES = 24
 SHARE_ON_BATCHES, SHARE_ON_ALL_DATA, TUNING = 0.5, 0.2, 0.3
 # Vectors of a position's size that a particle takes at the worst moment; measured.
 FURTHER_VECTORS = 4
+
+
+def batch_size_of(examples: int) -> int:
+    """Examples of a mini-batch.
+
+    Examples:
+        >>> [batch_size_of(n) for n in (100, 12_800, 12_801, 50_000)]
+        [64, 64, 128, 256]
+    """
+    size = BATCH_SIZE
+    while size * MOST_STEPS_OF_A_PASS < examples:
+        size *= 2
+    return size
 
 
 class Schedule(NamedTuple):
@@ -190,6 +206,10 @@ class AutoHMC(Sampler):
     def snapshot_vectors(self) -> int:
         """Position, momentum, gradient, where it was last healthy, and the draw."""
         return 4 + self.draws
+
+    def batch_rows(self, examples: int) -> int | None:
+        """As many as `batch_size_of` says, if there are passes over mini-batches."""
+        return None if self.batch_size is None else batch_size_of(examples)
 
     def short_run(self) -> Self | None:
         """Two epochs, if they are passes over mini-batches, whose steps are small and many."""
@@ -328,7 +348,7 @@ def _advance(
             state,
             runs,
             batches,
-            batch_size=BATCH_SIZE,
+            batch_size=batch_size_of(len(batches)),
             blocks=getattr(target, "blocks", (state.position.shape[1],)),
             passes=schedule.on_batches,
             half=half,

@@ -127,6 +127,10 @@ class Sampler:
         """Vectors of a particle that a checkpoint saves: position, gradient, and kept draws."""
         return 2 + self.draws
 
+    def batch_rows(self, examples: int) -> int | None:
+        """Examples per mini-batch of data of this size; None if all are evaluated at once."""
+        return self.batch_size
+
     def further_bytes(self, positions: int, dim: int, data: int) -> int:
         """Bytes that a batch of islands takes besides `vectors` and `draws`; by default none.
 
