@@ -1,4 +1,4 @@
-"""Scale the outputs of a trained classifier so that its probabilities fit rows it has not seen.
+"""Scale the outputs of trained classifiers so that their probabilities fit rows they have not seen.
 
 A network that was trained for long is too sure of itself: its logits are too large. Dividing them
 by a temperature T, one number, mends much of it (Guo et al., 2017). Where the last layer is linear,
@@ -8,17 +8,22 @@ in weight space, around which a prior can be anchored. The factor 1/T is the mos
     argmin_f  Σ_i −log softmax(f · logits_i)[y_i] + (log f)²/2,
 
 where the last term keeps it near 1 if there are few rows, or none that the network gets wrong.
+
+Networks that are right each by itself make a mixture that is not sure enough, since it doubts what
+they disagree on. So the factors f_k of K networks are multiplied by a further one that they share,
+
+    argmin_g  Σ_i −log (1/K) Σ_k softmax(g f_k · logits_ki)[y_i] + Σ_k (log g f_k)²/2.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sbmc.likelihoods import Categorical, Likelihood
 from sbmc.model.data import Examples, rows
@@ -41,48 +46,76 @@ class Calibrated(NamedTuple):
 
 
 def calibrate(
-    model: nn.Module, examples: Examples, space: ParameterSpace, likelihood: Likelihood
-) -> Calibrated:
-    """Scale the outputs of a classifier to rows that it has not seen.
+    models: Sequence[nn.Module], examples: Examples, space: ParameterSpace, likelihood: Likelihood
+) -> list[Calibrated]:
+    """Scale the outputs of classifiers that are mixed to rows that they have not seen.
 
     Args:
-        model: the network.
+        models: the networks.
         examples: the rows.
         space: the parameters that may be changed.
         likelihood: of the outputs. Only categorical ones are scaled.
 
     Returns:
-        A copy in evaluation mode. It equals the model if the likelihood is another one, or if the
+        Copies in evaluation mode. One equals its model if the likelihood is another one, or if the
         outputs do not come from a linear layer whose parameters are all in `space`.
     """
-    scaled = copy.deepcopy(model).eval()
+    copies = [copy.deepcopy(model).eval() for model in models]
     if not isinstance(likelihood, Categorical):
-        return Calibrated(scaled, 1.0)
-    like = space.flatten(model)
+        return [Calibrated(each, 1.0) for each in copies]
+    like = space.flatten(models[0])
     examples = examples.to(dtype=like.dtype, device=like.device)
-    layer = _output_layer(scaled, examples, space)
-    if layer is None:
-        return Calibrated(scaled, 1.0)
+    layers = [_output_layer(each, examples, space) for each in copies]
+    if not all(layers):  # they are of one architecture
+        return [Calibrated(each, 1.0) for each in copies]
     with torch.no_grad():
-        logits = torch.cat(list(_outputs(scaled, examples)))
-    factor = best_factor(logits, examples.targets.to(logits.device))
-    _scale(layer, factor)
-    return Calibrated(scaled, factor)
+        logits = torch.stack([torch.cat(list(_outputs(each, examples))) for each in copies])
+    factors = best_factors(logits, examples.targets.to(logits.device))
+    for layer, factor in zip(layers, factors, strict=True):
+        assert layer is not None
+        _scale(layer, factor)
+    return [Calibrated(each, factor) for each, factor in zip(copies, factors, strict=True)]
 
 
-def best_factor(logits: Tensor, labels: Tensor) -> float:
-    """The most probable factor of logits `(rows, classes)` with these labels `(rows,)`.
+def best_factors(logits: Tensor, labels: Tensor) -> list[float]:
+    """The factors of logits `(networks, rows, classes)`: of each alone, times that of the mixture.
+
+    Examples:
+        >>> too_sure = torch.tensor([[[9.0, 0.0]] * 8])
+        >>> best_factors(too_sure, torch.tensor([0] * 6 + [1] * 2))[0] < 0.5
+        True
+    """
+    alone = torch.tensor([best_factor(each, labels) for each in logits])
+    if len(alone) == 1:
+        return alone.tolist()
+    shared = best_factor(alone.to(logits)[:, None, None] * logits, labels, already=alone)
+    return (shared * alone).tolist()
+
+
+def best_factor(logits: Tensor, labels: Tensor, already: Tensor | None = None) -> float:
+    """The most probable factor of one network's logits, or of those of a mixture of networks.
+
+    Args:
+        logits: `(rows, classes)`, or `(networks, rows, classes)`.
+        labels: `(rows,)`.
+        already: what the logits of each network were multiplied by before; nothing if not given.
 
     Examples:
         >>> too_sure = torch.tensor([[9.0, 0.0]] * 8)
         >>> best_factor(too_sure, torch.tensor([0] * 6 + [1] * 2)) < 0.5
         True
     """
-    logits, labels = logits.double(), labels.long()
-    losses = torch.stack(
-        [F.cross_entropy(factor * logits, labels, reduction="sum").cpu() for factor in FACTORS]
-    )
-    return float(FACTORS[(losses + FACTORS.log().square() / 2).argmin()])
+    networks = (logits if logits.ndim == 3 else logits.unsqueeze(0)).double()
+    index = labels.long().expand(len(networks), -1).unsqueeze(-1)
+
+    def loss(factor: Tensor) -> Tensor:
+        right = (factor * networks).log_softmax(-1).gather(-1, index)
+        return len(index[0]) * math.log(len(networks)) - right.logsumexp(0).sum()
+
+    losses = torch.stack([loss(factor).cpu() for factor in FACTORS])
+    before = torch.ones(len(networks)) if already is None else already.cpu()
+    far = (FACTORS.unsqueeze(-1) * before.double()).log().square().sum(-1)
+    return float(FACTORS[(losses + far / 2).argmin()])
 
 
 def _outputs(model: nn.Module, examples: Examples) -> Iterator[Tensor]:

@@ -41,6 +41,8 @@ SCALES = (0.1, 1.0)
 # Chains of a candidate, by default; further networks at most; and the part of a budget that their
 # training may take.
 PARTICLES, FURTHER_NETWORKS, FURTHER_SHARE = 6, 2, 0.4
+# The same where chains cannot explore the full posterior: then networks have to do it.
+MORE_NETWORKS, MORE_SHARE = 3, 0.75
 
 
 class UnseenRows(NamedTuple):
@@ -95,11 +97,15 @@ def _flat(inputs: Tensor) -> Any:
 
 
 class FurtherTraining(NamedTuple):
-    """How many networks to train beside the one given, for how many epochs, and how fast."""
+    """How many networks to train beside the one given, for how many epochs, and how fast.
+
+    Without a learning rate they are trained as the one given was, if it remembers that, and
+    otherwise by Adam at its usual rate.
+    """
 
     networks: int
     epochs: int
-    learning_rate: float = 1e-3
+    learning_rate: float | None = None
 
     @property
     def total_epochs(self) -> int:
@@ -215,7 +221,7 @@ def plan_mixture(
     if training.networks:
         models += train_further_networks(first, *training)
     space = select_parameters(first.model, first.parameters)
-    scaled = [calibrate(model, unseen.examples, space, resolved.likelihood) for model in models]
+    scaled = calibrate(models, unseen.examples, space, resolved.likelihood)
     networks: list[nn.Module] = [each.model for each in scaled]
     logger.info("outputs multiplied by %s", ", ".join(f"{each.factor:.3g}" for each in scaled))
     members = [NamedRequest(NETWORK, _points(first, networks[:1]))]

@@ -11,6 +11,8 @@ from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.budget import Budget, as_budget
 from sbmc.fitting.long_chains import long_chains
 from sbmc.fitting.mixture_plan import (
+    MORE_NETWORKS,
+    MORE_SHARE,
     NO_TRAINING,
     FurtherTraining,
     UnseenRows,
@@ -116,12 +118,16 @@ def _mixture_fits(
     total = _total_epochs(request, seconds_per_epoch)
     training = further_training(request, total.training_epochs, total.epochs)
     requests = candidate_requests(request, networks=1 + training.networks)
-    sampled_epochs = total.epochs - training.total_epochs
-    sampler, words = _sampler_for(total, sampled_epochs, requests)
+    sampler, words = _sampler_for(total, total.epochs - training.total_epochs, requests)
     reach = _reach(requests[0], sampler)
     kept, left_out = _within_reach(requests, sampler.epochs, reach)
     if left_out:
-        sampler, words = _sampler_for(total, sampled_epochs, kept)
+        # Its part of the budget is for a further network, and then for the other chains.
+        training = further_training(
+            request, total.training_epochs, total.epochs, MORE_NETWORKS, MORE_SHARE
+        )
+        kept = [e for e in candidate_requests(request, 1 + training.networks) if e.s != 1]
+        sampler, words = _sampler_for(total, total.epochs - training.total_epochs, kept)
     kept, narrowed = _narrowed(kept, sampler.epochs, reach)
     if training.networks:
         words += f", and {training.networks} further networks trained for {training.epochs} epochs"

@@ -25,7 +25,7 @@ from sbmc.progress import open_progress
 from sbmc.randomness import Stream, generator
 from sbmc.training.compiled import compile_training
 from sbmc.training.group import Problem, train_group
-from sbmc.training.history import TrainingHistory
+from sbmc.training.history import TrainingHistory, TrainingRecipe
 from sbmc.training.members import BATCHED, COMPILED, ONE_BY_ONE, Ensemble
 from sbmc.training.memory import members_within
 from sbmc.training.module import ModuleForward, seeded, training_mode_layers
@@ -195,7 +195,9 @@ def train_ensemble(
         trainer, engine = _batched(model, space, data, settings, path)
     groups = [list(range(i, min(i + size, members))) for i in range(0, members, size)]
     trained = _run(trainer, groups, max_epochs, progress)
-    return _collect(model, space, unweighted(data.likelihood), trained, engine)
+    recipe = TrainingRecipe(settings.optimiser, settings.batch_size, settings.prior_variance)
+    collected = _collect(model, space, unweighted(data.likelihood), trained, engine)
+    return replace(collected, recipe=recipe)
 
 
 def _group_size(members: int, dim: int) -> int:

@@ -1,8 +1,38 @@
-"""What happened while one member was trained."""
+"""How members were trained, and what happened meanwhile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from sbmc.training.optimiser import Optimiser
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    """How a network was trained, so that others can be trained alike.
+
+    Args:
+        optimiser: with its settings.
+        batch_size: examples in a mini-batch.
+        prior_variance: of the prior, a number or one for each trained parameter `(dim,)`.
+    """
+
+    optimiser: Optimiser
+    batch_size: int
+    prior_variance: float | Tensor
+
+
+def remember_recipe(model: nn.Module, recipe: TrainingRecipe | None) -> None:
+    """Note on a network how it was trained; a copy of the module knows it, too."""
+    model.trained_by = recipe  # type: ignore[assignment]
+
+
+def remembered_recipe(model: nn.Module) -> TrainingRecipe | None:
+    """How a network was trained, if one of the library's trainers did it."""
+    recipe = getattr(model, "trained_by", None)
+    return recipe if isinstance(recipe, TrainingRecipe) else None
 
 
 @dataclass

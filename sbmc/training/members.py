@@ -14,7 +14,7 @@ from sbmc.likelihoods import Likelihood
 from sbmc.model.noise import without_noise
 from sbmc.model.parameters import ParameterSpace
 from sbmc.posterior.ensemble import ensemble_posterior
-from sbmc.training.history import TrainingHistory
+from sbmc.training.history import TrainingHistory, TrainingRecipe, remember_recipe
 
 if TYPE_CHECKING:
     from sbmc.posterior.posterior import Posterior
@@ -38,6 +38,7 @@ class Ensemble:
         buffers: for each row of `positions`, the buffers that training changed, by name.
         likelihood: what the members were trained with.
         engine: how gradients were computed, one of `ENGINES`; empty where that is not known.
+        recipe: how all were trained; None where that is not known.
     """
 
     positions: Tensor
@@ -48,6 +49,7 @@ class Ensemble:
     buffers: tuple[dict[str, Tensor], ...]
     likelihood: Likelihood
     engine: str = ""
+    recipe: TrainingRecipe | None = None
 
     @property
     def models(self) -> list[nn.Module]:
@@ -69,7 +71,9 @@ class Ensemble:
 
     def __getitem__(self, index: int) -> nn.Module:
         """One member as a module, in evaluation mode; a new copy at each call."""
-        return without_noise(self.member_with_noise(index))
+        module = without_noise(self.member_with_noise(index))
+        remember_recipe(module, self.recipe)
+        return module
 
     def member_with_noise(self, index: int) -> nn.Module:
         """The same, with noise that was learned after its outputs."""

@@ -151,6 +151,11 @@ def default(run: PairRun) -> Fitted:
     return _sampled(run, **default_arguments(run, DEFAULT))
 
 
+def default_in_four_trainings(run: PairRun) -> Fitted:
+    """The same with `budget=4`: with the network's training, the passes of an ensemble of five."""
+    return _sampled(run, **default_arguments(run, DEFAULT), budget=4)
+
+
 def default_without_validation(run: PairRun) -> Fitted:
     """`sbmc.fit(model, data)`: no rows that the network has not seen."""
     return _sampled(run, **default_arguments(run, WITHOUT_VALIDATION))
@@ -164,6 +169,15 @@ def paper(run: PairRun) -> Fitted:
     sampler = sbmc.HMC(steps=epochs, leapfrog=1, step_size=0.1, jitter=0.1)
     arguments = default_arguments(run, WITHOUT_VALIDATION)
     return _sampled(run, **arguments, s=0.1, prior_variance=1.0, sampler=sampler, start="prior")
+
+
+def swa(run: PairRun) -> Fitted:
+    """The mean of the weights that SGD passes through (Izmailov et al., 2018), as one network."""
+    began = time.perf_counter()
+    settings, trials = _averaging(run)
+    averaged = train_swa(run.network.model, run.data.train, **settings)
+    seconds = run.network.seconds + time.perf_counter() - began
+    return Fitted(_mixture([averaged]), seconds, 2 * run.passes + trials)
 
 
 def swag_posterior(run: PairRun) -> Fitted:

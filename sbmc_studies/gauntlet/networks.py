@@ -99,6 +99,65 @@ class ResNet(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
+class LeNet5(nn.Module):
+    """LeCun's network of 1998, with ReLU and maxima in the place of tanh and means."""
+
+    def __init__(self, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(input_shape[0], 6, 5, padding=2)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        side = (input_shape[1] // 2 - 4) // 2
+        self.fc1 = nn.Linear(16 * side * side, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = F.relu(self.fc1(torch.flatten(x, 1)))
+        return self.fc3(F.relu(self.fc2(x)))
+
+
+class _WideningBlock(nn.Module):
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(after)
+        self.shortcut: nn.Module = nn.Identity()
+        if before != after:
+            projection = nn.Conv2d(before, after, 1, stride=stride, bias=False)
+            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(after))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.shortcut(x) + self.norm2(self.conv2(y)))
+
+
+class ResNet8(nn.Module):
+    """Eight layers: a stem that halves the image, three blocks of two layers, a head."""
+
+    def __init__(self, input_shape: tuple[int, ...], classes: int, channels: int) -> None:
+        super().__init__()
+        widths = channels, channels, 2 * channels, 4 * channels
+        self.stem = nn.Conv2d(input_shape[0], channels, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+        self.blocks = nn.Sequential(
+            *(
+                _WideningBlock(before, after, 1 if before == after else 2)
+                for before, after in pairwise(widths)
+            )
+        )
+        self.head = nn.Linear(widths[-1], classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = self.blocks(F.relu(self.norm(self.stem(x))))
+        return self.head(x.mean((2, 3)))
+
+
 class LSTMClassifier(nn.Module):
     """Reads an image row by row; the last state answers."""
 
@@ -238,6 +297,8 @@ _KINDS: dict[str, Callable[..., nn.Module]] = {
     "head": _head,
     "cnn": ConvNet,
     "resnet": ResNet,
+    "lenet5": LeNet5,
+    "resnet8": ResNet8,
     "lstm": LSTMClassifier,
     "transformer": RowTransformer,
     "lora": _lora,

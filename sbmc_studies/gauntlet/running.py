@@ -6,18 +6,19 @@ The record is written after every method. A run that was stopped goes on with wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from sbmc.checks import BadInput, nearest
+from sbmc.datasets.bundle import DataBundle
 from sbmc.log import logger
 from sbmc.storage.files import parse_json, write_json
 from sbmc.storage.provenance import hardware_summary, software_versions
 from sbmc_studies.gauntlet.check import check_run
 from sbmc_studies.gauntlet.data import load_pair_data
-from sbmc_studies.gauntlet.methods import METHODS, NotSupported, PairRun
+from sbmc_studies.gauntlet.methods import METHODS, Fitted, NotSupported, PairRun
 from sbmc_studies.gauntlet.pairs import Pair
 from sbmc_studies.gauntlet.scoring import score
 
@@ -96,7 +97,7 @@ def run_pair(
         The record.
     """
     path = record_file(out, pair.name, seed)
-    return _record(pair, seed, methods, path, _measure, force=force, data_dir=data_dir)
+    return record_methods(pair, seed, methods, path, measure_method, force=force, data_dir=data_dir)
 
 
 def check_pair(
@@ -122,10 +123,10 @@ def check_pair(
         The record of the check, which is in a file of its own.
     """
     path = check_file(out, pair.name, seed)
-    return _record(pair, seed, methods, path, check_run, force=force, data_dir=data_dir)
+    return record_methods(pair, seed, methods, path, check_run, force=force, data_dir=data_dir)
 
 
-def _record(
+def record_methods(
     pair: Pair,
     seed: int,
     methods: Sequence[str],
@@ -134,8 +135,23 @@ def _record(
     *,
     force: bool,
     data_dir: str | PathLike[str] | None,
+    load: Callable[..., DataBundle] = load_pair_data,
 ) -> dict[str, Any]:
-    """Measure what the record at `path` does not have, and write it after each method."""
+    """Measure what a record does not have, and write it after each method.
+
+    Args:
+        pair: which.
+        seed: of data, networks and samplers.
+        methods: their names.
+        path: of the record.
+        measure: from a run and a method's name to what the record says of it.
+        force: whether to measure again what the record has.
+        data_dir: where to look first for data files.
+        load: from the name of the data, the seed and `data_dir` to the data.
+
+    Returns:
+        The record.
+    """
     record = read_pair_record(path)
     if record.get("protocol") != PROTOCOL:
         if record["methods"]:
@@ -144,7 +160,7 @@ def _record(
     wanted = [name for name in methods if force or name not in record["methods"]]
     if not wanted:
         return record
-    data = load_pair_data(pair.data, seed, data_dir)
+    data = load(pair.data, seed, data_dir)
     run = PairRun(pair, data, seed)
     record |= {
         "protocol": PROTOCOL,
@@ -162,10 +178,19 @@ def _record(
     return record
 
 
-def _measure(run: PairRun, name: str) -> dict[str, Any]:
+def measure_method(
+    run: PairRun, name: str, methods: Mapping[str, Callable[[PairRun], Fitted]] = METHODS
+) -> dict[str, Any]:
+    """What a record says of a method: scores and costs, or why there are none.
+
+    Args:
+        run: the pair, its data and networks.
+        name: of the method.
+        methods: all that there are.
+    """
     began = time.perf_counter()
     try:
-        fitted = METHODS[name](run)
+        fitted = methods[name](run)
     except NotSupported as error:
         return {"missing": str(error)}
     # A run that diverged is a result too, and the other methods go on.

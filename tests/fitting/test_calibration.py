@@ -1,12 +1,14 @@
 """Outputs are scaled to unseen rows by the last layer, and by nothing else."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from sbmc.fitting import calibration
-from sbmc.fitting.calibration import best_factor, calibrate
+from sbmc.fitting.calibration import best_factor, best_factors, calibrate
 from sbmc.likelihoods import Categorical, Gaussian
 from sbmc.model.data import Examples
 from sbmc.model.parameters import select_parameters
@@ -46,7 +48,7 @@ def examples():
 
 def scaled(model, examples, parameters="all", likelihood=None):
     space = select_parameters(model, parameters)
-    return calibrate(model, examples, space, likelihood or Categorical())
+    return calibrate([model], examples, space, likelihood or Categorical())[0]
 
 
 @pytest.mark.parametrize("make", [sequential, Functional, lambda: nn.Linear(4, 3)])
@@ -107,6 +109,40 @@ def test_the_factor_is_the_minimum_that_another_way_finds(examples):
         float(free.detach().exp()),
         rel=step,  # the grid
     )
+
+
+def mixture_loss(factors, logits, labels):
+    """The log loss of an equal mixture, by a loop over the rows."""
+    loss = 0.0
+    for row, label in enumerate(labels.tolist()):
+        right = [
+            torch.softmax(factor * each[row], -1)[label]
+            for factor, each in zip(factors, logits, strict=True)
+        ]
+        loss -= math.log(float(sum(right)) / len(right))
+    return loss
+
+
+def test_networks_that_are_mixed_share_a_factor_that_fits_their_mixture():
+    torch.manual_seed(3)
+    labels = torch.randint(3, (200,))
+    truth = 2.0 * torch.nn.functional.one_hot(labels, 3).double()
+    logits = torch.stack([truth + 2.5 * torch.randn(200, 3) for _ in range(3)])
+    alone = torch.tensor([best_factor(each, labels) for each in logits])
+    found = torch.tensor(best_factors(logits, labels))
+    shared = found / alone
+    assert torch.allclose(shared, shared[0].expand(3))
+    assert shared[0] > 1.2  # each is right by itself, and the mixture is not sure enough
+
+    def cost(log_shared):
+        factors = math.exp(log_shared) * alone
+        return mixture_loss(factors, logits, labels) + float(factors.log().square().sum()) / 2
+
+    step = float((calibration.FACTORS[1] / calibration.FACTORS[0]).log())
+    least = cost(math.log(shared[0]))
+    assert least < min(cost(math.log(shared[0]) + sign * 2 * step) for sign in (-1, 1))
+    # The planted bug: factors of networks that are not mixed.
+    assert cost(0.0) > least + 1
 
 
 def test_rows_that_are_all_right_do_not_make_a_network_infinitely_sure():

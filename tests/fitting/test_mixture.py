@@ -14,6 +14,7 @@ from sbmc.model.data import Examples
 from sbmc.model.parameters import select_parameters
 from sbmc.posterior.log_scores import log_scores
 from sbmc.prediction.stacking import stack
+from sbmc.training import SGD
 
 QUICK = {"sampler": sbmc.AutoHMC(epochs=6), "particles": 4, "progress": False}
 
@@ -39,7 +40,7 @@ def mixed(network):
 def singles_of(network):
     """The members of `mixed`, fitted one by one, by name."""
     examples, space = Examples(*rows(40, 1)), select_parameters(network, "all")
-    scaled = calibrate(network, examples, space, Categorical()).model
+    scaled = calibrate([network], examples, space, Categorical())[0].model
     singles = {NETWORK: sbmc.fit(network, rows(60, 0), s=0.0, anchors=[scaled])}
     for each in CANDIDATES:
         place = {"start": [scaled]} if each.s == 1 else {"anchors": [scaled]}
@@ -90,6 +91,44 @@ def test_further_networks_are_trained_within_the_budget_and_differ(network):
     assert "2 further networks trained for 20 epochs" in posterior.settings["budget"]
     # The chains around the networks are dealt out to them: an island of two for each.
     assert posterior.settings["islands"] == 1 + 3 + 3 + 1
+
+
+def test_further_networks_are_trained_as_the_first_was_where_that_is_known(network, monkeypatch):
+    train_ensemble, seen = further_networks.train_ensemble, []
+
+    def note(*arguments, **options):
+        seen.append(options)
+        return train_ensemble(*arguments, **options)
+
+    monkeypatch.setattr(further_networks, "train_ensemble", note)
+    budget = sbmc.Budget(trainings=5, trained_epochs=5)
+    options = {"validation": rows(40, 1), "budget": budget, "progress": False}
+    optimiser = SGD(0.03, momentum=0.9)
+    known = sbmc.train_ensemble(
+        network, rows(60, 0), members=1, max_epochs=5, optimiser=optimiser, batch_size=20,
+        prior_variance=3.0, progress=False,
+    )[0]  # fmt: skip
+    sbmc.fit(known, rows(60, 0), **options)
+    found = [seen[0].get(name) for name in ("optimiser", "batch_size", "prior_variance")]
+    assert found == [optimiser, 20, 3.0]
+    # A network of one's own remembers nothing.
+    own = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+    sbmc.fit(own, rows(60, 0), **options)
+    assert seen[1]["learning_rate"] == further_networks.USUAL_RATE
+    assert "optimiser" not in seen[1]
+
+
+def test_networks_with_batch_norm_are_mixed_with_further_ones():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    model = sbmc.train_map(net, rows(60, 0), max_epochs=20, progress=False)
+    posterior = sbmc.fit(model, rows(60, 0), validation=rows(40, 1), progress=False)
+    assert len(posterior.mixture.output_factors) == 3
+    # The first network's prediction is its own, with scaled outputs.
+    inputs = rows(9, 5)[0]
+    alone = posterior.outputs(posterior.positions[0][:1], inputs)[0]
+    expected = posterior.mixture.output_factors[0] * model(inputs)
+    assert torch.allclose(alone, expected, atol=1e-5)
 
 
 def test_a_small_budget_and_a_given_start_leave_the_network_alone(network):

@@ -115,15 +115,19 @@ def test_an_s_that_was_given_is_never_changed():
     assert (fits.requests[0].s, fits.s_reason, fits.probe_epochs) == (0.1, "", 0.0)
 
 
-def test_the_full_posterior_is_left_out_and_its_budget_given_to_the_others():
+def test_the_full_posterior_is_left_out_and_its_budget_given_to_a_network_and_the_others():
     usual = fits_of(0.1, prior_variance=0.001, validation=unseen())
     fits = fits_of(30.0, validation=unseen())
     assert [request.s for request in usual.requests] == [0.1, 1.0]
     assert len(fits.requests) == 1
     assert fits.requests[0].s < 0.1
     assert "s = 1 is not sampled" in fits.s_reason
-    both = [request.sampler.epochs for request in usual.requests]
-    assert fits.requests[0].sampler.epochs == sum(both)
+    assert (usual.training.networks, fits.training.networks) == (2, 3)
+    # Of 80 epochs, three networks of 16 leave 32 to two chains around each of four.
+    around = fits.requests[0]
+    assert (around.islands, around.particles, around.sampler.epochs) == (4, 2, 4)
+    both = sum(each.particles * each.islands * each.sampler.epochs for each in usual.requests)
+    assert both == 48
     assert f"{PATH:g} needed" in fits.s_reason
 
 
