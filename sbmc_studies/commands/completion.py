@@ -5,8 +5,9 @@ from __future__ import annotations
 from sbmc.cli.completion import offer
 from sbmc_studies.experiments.experiment import PRESETS, experiment_names
 
-# Studies that run in a way of their own: one has no data set, two have many, one has many methods.
-TOY, GAUNTLET, TABLES, REVIEWERS = "toy", "gauntlet", "tables", "reviewers"
+# Studies that run in a way of their own: one has no data set, two have many, one has many methods,
+# and one has two networks.
+TOY, GAUNTLET, TABLES, REVIEWERS, MNIST = "toy", "gauntlet", "tables", "reviewers", "mnist"
 PAPER = "paper"  # instead of an experiment: all tables and figures of the paper
 
 BASELINES = ("map", "de", "swa", "swag", "mc-dropout", "laplace", "rms", "cold")
@@ -45,9 +46,9 @@ ANCHORS = ("map", "swa", "mc-dropout")
 COVARIANCES = ("linear", "laplace")
 WEIGHTINGS = ("evidence", "equal")
 
-complete_runs = offer(lambda: [*experiment_names(), TOY, GAUNTLET, TABLES, REVIEWERS])
+complete_runs = offer(lambda: [*experiment_names(), TOY, GAUNTLET, TABLES, REVIEWERS, MNIST])
 complete_experiments = offer(experiment_names)
-complete_tables = offer(lambda: [*experiment_names(), GAUNTLET, TABLES, REVIEWERS, PAPER])
+complete_tables = offer(lambda: [*experiment_names(), GAUNTLET, TABLES, REVIEWERS, MNIST, PAPER])
 complete_figures_of = offer(lambda: [*experiment_names(), GAUNTLET])
 complete_methods = offer(METHODS, several=True)
 complete_presets = offer(PRESETS)

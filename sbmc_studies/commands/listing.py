@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sbmc_studies.commands.completion import GAUNTLET, REVIEWERS, TABLES, TOY
+from sbmc_studies.commands.completion import GAUNTLET, MNIST, REVIEWERS, TABLES, TOY
 from sbmc_studies.commands.loading import load_work
 from sbmc_studies.experiments.experiment import experiment_names, get_experiment
 
@@ -16,6 +16,7 @@ def experiments_command() -> None:
     lines[GAUNTLET] = "21 networks that nobody tuned for: fit without a knob beside other methods"
     lines[TABLES] = "sets of the UCI repository: the estimators beside other methods"
     lines[REVIEWERS] = "digits: anchored prior or start, length, samplers, anchors, bias of s"
+    lines[MNIST] = "LeNet-5 on all of MNIST and a ResNet: fit without a knob beside other methods"
     width = max(map(len, lines))
     for name, line in lines.items():
         typer.echo(f"{name:{width}}  {line}")

@@ -15,6 +15,7 @@ from sbmc_studies.commands.completion import (
     FIGURES,
     FORMATS,
     GAUNTLET,
+    MNIST,
     PAPER,
     PROTOCOLS,
     REVIEWERS,
@@ -51,7 +52,7 @@ def table_command(
     debug: DebugOption = False,
 ) -> None:
     """Set our results beside the paper's, from the stored records."""
-    require_study(experiment, GAUNTLET, TABLES, REVIEWERS, PAPER)  # before torch is imported
+    require_study(experiment, GAUNTLET, TABLES, REVIEWERS, MNIST, PAPER)  # before torch is imported
     work = load_work().table
     records = records or stored_records()
     rule = "left out with paper, which lists its tables of confidence too"

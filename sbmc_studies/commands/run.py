@@ -10,6 +10,7 @@ from sbmc.checks import BadInput, require
 from sbmc_studies.commands.dry_run import show_forecasts
 from sbmc_studies.commands.execute import execute, require_writable
 from sbmc_studies.commands.gauntlet import run_gauntlet
+from sbmc_studies.commands.mnist import run_mnist
 from sbmc_studies.commands.options import ExecutionOptions, parse_numbers
 from sbmc_studies.commands.ranks import on_first_rank
 from sbmc_studies.commands.reviewers import run_reviewers
@@ -30,6 +31,7 @@ __all__ = [
     "parse_specs",
     "run",
     "run_gauntlet",
+    "run_mnist",
     "run_reviewers",
     "run_tables",
     "run_toy_study",

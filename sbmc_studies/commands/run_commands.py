@@ -18,6 +18,7 @@ from sbmc.cli.options import (
 )
 from sbmc_studies.commands.completion import (
     GAUNTLET,
+    MNIST,
     REVIEWERS,
     TABLES,
     TOY,
@@ -97,7 +98,7 @@ def run_command(
         typer.Option(
             "--quick",
             help="Of the gauntlet: six pairs, four methods, one seed. Of tables: three sets, three "
-            "methods, one split.",
+            "methods, one split. Of mnist: one seed.",
             rich_help_panel=_OF_MANY,
         ),
     ] = False,
@@ -138,9 +139,9 @@ def run_command(
 
     The same command continues a run that was stopped.
     """
-    require_study(experiment, TOY, GAUNTLET, TABLES, REVIEWERS)  # before torch is imported
+    require_study(experiment, TOY, GAUNTLET, TABLES, REVIEWERS, MNIST)  # before torch is imported
     work = load_work().run
-    if experiment in (TOY, GAUNTLET, TABLES, REVIEWERS):
+    if experiment in (TOY, GAUNTLET, TABLES, REVIEWERS, MNIST):
         rule = f"left out for the study {experiment}, which says as it goes what it takes"
         require(not dry_run, "dry_run", rule, True)
     for name, text in (("sets", sets), ("splits", splits)):
@@ -167,6 +168,18 @@ def run_command(
             data_dir=data_dir,
             quiet=quiet,
         )
+    if experiment == MNIST:
+        require(not check, "check", "left out for mnist: the gauntlet has it", check)
+        return work.run_mnist(
+            method,
+            seed or seeds,
+            join_settings(given_options(settings), set_ or []),
+            out,
+            quick=quick,
+            force=force,
+            data_dir=data_dir,
+            quiet=quiet,
+        )
     if experiment == GAUNTLET:
         return work.run_gauntlet(
             method,
@@ -180,7 +193,7 @@ def run_command(
             quiet=quiet,
         )
     for name, given, studies in (
-        ("quick", quick, "the gauntlet and tables"),
+        ("quick", quick, "the gauntlet, tables and mnist"),
         ("check", check, "the gauntlet"),
     ):
         require(not given, name, f"left out for studies other than {studies}", given)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from sbmc.checks import BadInput, require
 from sbmc.cli.tables import print_wide
-from sbmc_studies.commands.completion import FORMATS, GAUNTLET, TABLES
+from sbmc_studies.commands.completion import FORMATS, GAUNTLET, MNIST, TABLES
 from sbmc_studies.commands.gauntlet import show_gauntlet, with_tables
+from sbmc_studies.commands.mnist import show_mnist, with_mnist
 from sbmc_studies.commands.options import require_records
 from sbmc_studies.commands.reviewers import show_answers
 from sbmc_studies.commands.tables import show_tables, with_results
@@ -54,6 +55,9 @@ def write_table(
     if experiment == TABLES:
         _rewrite(pages, records, lambda text: with_results(text, records), "tables of UCI sets")
         return
+    if experiment == MNIST:
+        _rewrite(pages, records, lambda text: with_mnist(text, records), "tables of MNIST")
+        return
     study = get_experiment(experiment)
     fill = confidence_tables.write_confidence if confidence else write_tables
     _rewrite(pages, records, lambda text: fill(text, study, records), f"tables of {experiment}")
@@ -81,6 +85,9 @@ def show_table(experiment: str, records: Path, style: str) -> None:
         return
     if experiment == REVIEWERS:
         show_answers(records)
+        return
+    if experiment == MNIST:
+        show_mnist(records)
         return
     study = get_experiment(experiment)
     _check(records, style)
