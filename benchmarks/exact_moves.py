@@ -24,8 +24,9 @@ from benchmarks import options as shared
 from benchmarks.nine_networks import load_digits, train
 from benchmarks.tables import line
 from sbmc.samplers import hmc_kernel
-from sbmc.samplers.auto_hmc import BATCH_SIZE, FIRST_STEP
+from sbmc.samplers.auto_hmc import FIRST_STEP
 from sbmc.samplers.auto_phases import pass_over_batches
+from sbmc.samplers.auto_schedule import BATCH_SIZE
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.noise import IslandNoise
 from sbmc.target.minibatch import MiniBatches

@@ -52,6 +52,7 @@ ORDER = [
     "sbmc_studies.runs",
     "sbmc_studies.paper",
     "sbmc_studies.gauntlet",
+    "sbmc_studies.mnist",
     "sbmc_studies.tables",
     "sbmc_studies.reviewers",
     "sbmc_studies.figures",

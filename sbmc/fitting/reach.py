@@ -21,7 +21,8 @@ import torch
 from sbmc.fitting.anchors import DEFAULT_S
 from sbmc.fitting.preparation import prepare
 from sbmc.fitting.request import FitRequest
-from sbmc.samplers.auto_hmc import BATCH_SIZE, AutoHMC, schedule_of
+from sbmc.samplers.auto_hmc import AutoHMC
+from sbmc.samplers.auto_schedule import BATCH_SIZE, schedule_of
 from sbmc.target.minibatch import MiniBatches
 
 # The length of path below which s = 1 is not tried, and that which an s of our choice has. On

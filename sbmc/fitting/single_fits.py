@@ -27,7 +27,7 @@ from sbmc.fitting.streaming import for_stream, training_data
 from sbmc.log import logger
 from sbmc.model.streams import Streamed
 from sbmc.samplers import AutoHMC
-from sbmc.samplers.auto_hmc import schedule_of
+from sbmc.samplers.auto_schedule import schedule_of
 from sbmc.samplers.settling import SETTLED
 
 AUTO = "auto"

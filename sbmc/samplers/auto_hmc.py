@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +29,13 @@ from sbmc.samplers.auto_phases import (
     make_exact_moves,
     pass_over_batches,
     step_on_all_data,
+)
+from sbmc.samplers.auto_schedule import (
+    BATCH_SIZE,
+    EPOCHS_FOR_ALL_DATA,
+    Schedule,
+    batch_size_of,
+    schedule_of,
 )
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.contract import VECTORS, EvaluationCount, Sampler
@@ -50,90 +57,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 FIRST_STEP = 0.02
-# Examples of a mini-batch: as many, doubled until a pass has at most so many steps. Larger batches
-# are less noisy, and bear larger steps in proportion, so that a pass goes as far; but its steps are
-# fewer, and so is the noise to draw for them.
-BATCH_SIZE, MOST_STEPS_OF_A_PASS = 64, 200
-# In fewer batches, as many more steps are not worth the noise of their gradients.
-FEWEST_BATCHES = 8
-# From so many epochs on, steps on all data go as far as those on batches, without their noise.
-EPOCHS_FOR_ALL_DATA = 64
-# Fewer epochs hold no exact moves that would be worth what they take from the dynamics.
-EPOCHS_FOR_EXACT_MOVES = 24
-# The part of a run that goes on batches, if exact moves follow; then steps on all data, which
-# find the step size; and the part of the exact moves that tune it.
-SHARE_ON_BATCHES, SHARE_ON_ALL_DATA, TUNING = 0.5, 0.2, 0.3
 # Vectors of a position's size that a particle takes at the worst moment; measured.
 FURTHER_VECTORS = 4
-
-
-def batch_size_of(examples: int) -> int:
-    """Examples of a mini-batch.
-
-    Examples:
-        >>> [batch_size_of(n) for n in (100, 12_800, 12_801, 50_000)]
-        [64, 64, 128, 256]
-    """
-    size = BATCH_SIZE
-    while size * MOST_STEPS_OF_A_PASS < examples:
-        size *= 2
-    return size
-
-
-class Schedule(NamedTuple):
-    """What the epochs of a run are spent on, in this order, and why."""
-
-    on_batches: int  # passes in mini-batches
-    on_all_data: int  # dynamics on all data, their first evaluation included
-    exact: int  # leapfrog steps of exact moves
-    reason: str
-
-    @property
-    def epochs(self) -> int:
-        """All of them."""
-        return self.on_batches + self.on_all_data + self.exact
-
-    @property
-    def dynamics(self) -> int:
-        """The epochs after which exact moves begin."""
-        return self.on_batches + self.on_all_data
-
-    @property
-    def tuned_until(self) -> int:
-        """The epochs after which the step size is frozen."""
-        return self.dynamics + int(TUNING * self.exact)
-
-
-def schedule_of(examples: int, epochs: int) -> Schedule:
-    """The one rule that decides between mini-batches and all data.
-
-    Args:
-        examples: n.
-        epochs: the budget.
-
-    Returns:
-        All data at every step, if there are few batches of them, or epochs enough; mini-batches
-        for the first half and exact moves for the rest, if those are affordable; and else
-        mini-batches alone.
-
-    Examples:
-        >>> schedule_of(100, 20)[:3], schedule_of(5_000, 40)[:3], schedule_of(5_000, 8)[:3]
-        ((0, 10, 10), (20, 8, 12), (8, 0, 0))
-    """
-    batches = math.ceil(examples / BATCH_SIZE)
-    size = f"{examples} examples, {epochs} epochs"
-    if batches < FEWEST_BATCHES or epochs >= EPOCHS_FOR_ALL_DATA:
-        few = f"there are fewer than {FEWEST_BATCHES} batches of {BATCH_SIZE}"
-        many = f"from {EPOCHS_FOR_ALL_DATA} epochs on, steps on all data go as far as on batches"
-        reason = few if batches < FEWEST_BATCHES else many
-        return Schedule(0, epochs // 2, epochs - epochs // 2, f"{size}: all data, since {reason}")
-    if epochs < EPOCHS_FOR_EXACT_MOVES:
-        reason = f"{size}: mini-batches alone, since exact moves take {EPOCHS_FOR_EXACT_MOVES}"
-        return Schedule(epochs, 0, 0, f"{reason} epochs or more; the posterior is biased")
-    first = round(SHARE_ON_BATCHES * epochs)
-    second = round(SHARE_ON_ALL_DATA * epochs)
-    reason = f"{size}: mini-batches for {first} epochs, then exact moves"
-    return Schedule(first, second, epochs - first - second, reason)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from torch import nn
 import sbmc
 from sbmc import AutoHMC
 from sbmc.samplers import auto_hmc, auto_phases, hmc_kernel, particle_steps, thermostat
-from sbmc.samplers.auto_hmc import Schedule, schedule_of
 from sbmc.samplers.auto_phases import correction, leapfrog_steps, make_exact_moves
+from sbmc.samplers.auto_schedule import Schedule, schedule_of
 from sbmc.samplers.auto_state import AutoRun, AutoState, drift_in_words, virial_in_words
 from sbmc.samplers.particle_steps import shortened
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import time
-import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +21,7 @@ from sbmc.islands.executors.contract import (
     WorkerLost,
     available_cores,
 )
+from sbmc.islands.executors.ray_connection import import_ray, one_machine, quietly, shutdown
 from sbmc.islands.executors.ray_ranks import RayRanks, in_place, place_ranks
 from sbmc.islands.executors.serialization import as_done, attempt, digest_of, pack_job
 from sbmc.islands.job import Batch
@@ -35,11 +33,6 @@ if TYPE_CHECKING:
 
 # Seconds after which the size of a cluster is read again: it may grow with its tasks.
 _GROWTH = 5.0
-# By default Ray uses the address that other machines see, and listens to all of them. With this
-# variable it does not. The name is Ray's; it works on every system.
-_ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-
-
 # CPUs or GPUs that one island may reserve: more than any machine has.
 MOST_UNITS = 1_000_000
 
@@ -104,14 +97,14 @@ class Ray(Executor):
     ) -> Session:
         """Join the cluster or start one, and put the job into its object store."""
         payload, ranks = pack_job(job, checkpoint_files), ranks_of(job.engine)
-        _import_ray()
+        import_ray()
         started = self._connect(ranks)
         try:
             self._require_room(started, ranks)
             return _Session(self, payload, report_progress, started, ranks)
         except BaseException:
             if started:
-                _shutdown()
+                shutdown()
             raise
 
     def _connect(self, ranks: int = 1) -> bool:
@@ -123,7 +116,7 @@ class Ray(Executor):
         quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         address = self.address or os.environ.get("RAY_ADDRESS")
         if address is not None:
-            with _quietly():
+            with quietly():
                 try:
                     ray.init(address=address, **quiet)
                 except (ConnectionError, ValueError, RuntimeError) as error:
@@ -136,7 +129,7 @@ class Ray(Executor):
             cores = max(available_cores(), math.ceil(ranks * self.cpus))
         else:
             cores = available_cores()
-        with _quietly(), _one_machine():
+        with quietly(), one_machine():
             ray.init(
                 address="local",
                 num_cpus=cores,
@@ -168,54 +161,6 @@ class Ray(Executor):
                     "waits until it grows",
                     *(ranks, name, needed, room),
                 )
-
-
-def _import_ray() -> None:
-    # Ray raises a FutureWarning about later changes unless this is set.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    with _quietly():
-        try:
-            import ray  # noqa: F401
-        except ImportError as error:
-            raise ImportError("the executor 'ray' needs Ray: pip install 'sbmc[ray]'") from error
-
-
-def _shutdown() -> None:
-    import ray
-
-    with _quietly():
-        ray.shutdown()
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Suppress the messages of Ray, which are not meant for users of sbmc."""
-    log = logging.getLogger("ray")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(before)
-
-
-@contextlib.contextmanager
-def _one_machine() -> Iterator[None]:
-    """Make Ray listen on the loopback interface only."""
-    from ray._private import ray_constants
-
-    had, environment = ray_constants.ENABLE_RAY_CLUSTER, os.environ.get(_ONE_MACHINE)
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    os.environ[_ONE_MACHINE] = "0"
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = had
-        del os.environ[_ONE_MACHINE]
-        if environment is not None:
-            os.environ[_ONE_MACHINE] = environment
 
 
 def _board() -> type:
@@ -387,7 +332,7 @@ class _Session(Session):
                 self._free(reference)
             ray.kill(self._board)
         if self._started:
-            _shutdown()
+            shutdown()
 
 
 def _task(

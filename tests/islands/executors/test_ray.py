@@ -31,7 +31,7 @@ from islands.executors.pieces import (
 
 from sbmc.checks import BadInput
 from sbmc.islands.executors import InProcess, Ray
-from sbmc.islands.executors.ray_cluster import _import_ray
+from sbmc.islands.executors.ray_connection import import_ray
 from sbmc.islands.scheduler import Interrupted, run_batches
 
 pytestmark = [
@@ -48,7 +48,7 @@ def drive(job, executor, islands=2, **settings):
 @pytest.fixture(scope="module")
 def local():
     """A local Ray, started as the executor starts one, for all tests of this file but the last."""
-    _import_ray()
+    import_ray()
     settings = Ray(workers=2)
     assert settings._connect(), "Ray ran before"
     yield settings

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 import sbmc
 from sbmc.checks import BadInput
 from sbmc.islands.executors import InProcess, Ray
-from sbmc.islands.executors.ray_cluster import _import_ray
+from sbmc.islands.executors.ray_connection import import_ray
 from sbmc.islands.scheduler import run_batches
 from sbmc.target.shards import ShardedEngine, Shards, started
 
@@ -45,7 +45,7 @@ RANK = "ray::serve_rank"  # how Ray calls a process that serves rank 0
 @pytest.fixture(scope="module")
 def local():
     """A local Ray with room for two islands of two ranks each."""
-    _import_ray()
+    import_ray()
     settings = Ray(workers=2, cpus=0.5)
     assert settings._connect(RANKS), "Ray ran before"
     yield settings
