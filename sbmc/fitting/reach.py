@@ -31,6 +31,10 @@ from sbmc.target.minibatch import MiniBatches
 PATH, AMPLE_PATH = 12.0, 18.0
 # What is tried for s where the usual value is too wide.
 SCALES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+# From so many examples on, s is narrowed in proportion: the noise of mini-batches heats chains by
+# s·n, and they bear steps that are as much smaller. And passes that chains in the full posterior
+# have at least; with three they did not get anywhere, whatever their path.
+MANY_EXAMPLES, FEWEST_PASSES = 5_000, 5
 # Of the power iteration: mini-batches, evaluations for each, and how far apart gradients are taken.
 PROBES, ITERATIONS, DISTANCE = 2, 8, 0.03
 
@@ -64,9 +68,15 @@ class Reach:
         steps += schedule.on_all_data + schedule.exact
         return steps / math.sqrt(1 + s * self.curvature)
 
+    def explores_all(self, epochs: int) -> bool:
+        """Whether chains of so many epochs explore the full posterior."""
+        return epochs >= FEWEST_PASSES and self.path(1.0, epochs) >= PATH
+
     def widest(self, epochs: int) -> float:
         """The largest s of `SCALES` that chains of so many epochs explore; or the smallest."""
-        return next((s for s in SCALES if self.path(s, epochs) >= AMPLE_PATH), SCALES[-1])
+        most = SCALES[0] * min(1.0, MANY_EXAMPLES / self.examples)
+        tried = (s for s in SCALES if s <= most)
+        return next((s for s in tried if self.path(s, epochs) >= AMPLE_PATH), SCALES[-1])
 
 
 def find_reach(request: FitRequest) -> Reach:

@@ -21,7 +21,7 @@ from sbmc.fitting.mixture_plan import (
     unseen_rows,
 )
 from sbmc.fitting.preparation import require_positive_integers
-from sbmc.fitting.reach import AMPLE_PATH, PATH, Reach, find_reach
+from sbmc.fitting.reach import AMPLE_PATH, FEWEST_PASSES, PATH, Reach, find_reach
 from sbmc.fitting.request import FitRequest
 from sbmc.fitting.streaming import for_stream, training_data
 from sbmc.log import logger
@@ -151,25 +151,30 @@ def _within_reach(
 ) -> tuple[list[FitRequest], str]:
     """Without the full posterior if chains of so many epochs get nowhere in it, and why, if so."""
     narrow = [each for each in requests if each.s != 1]
-    if reach is None or not narrow or (path := reach.path(1.0, epochs)) >= PATH:
+    if reach is None or not narrow or reach.explores_all(epochs):
         return list(requests), ""
-    return narrow, _said(f"s = 1 is not sampled, since {_too_short(epochs, path, PATH)}.")
+    return narrow, _said(f"s = 1 is not sampled, since {_too_short(reach, 1.0, epochs, PATH)}.")
 
 
 def _narrowed(
     requests: Sequence[FitRequest], epochs: int, reach: Reach | None
 ) -> tuple[list[FitRequest], str]:
     """With s below 1 no wider than chains of so many epochs explore, and why, if it is not."""
-    if reach is None or (path := reach.path(DEFAULT_S, epochs)) >= AMPLE_PATH:
+    if reach is None or (s := reach.widest(epochs)) >= DEFAULT_S:
         return list(requests), ""
-    s = reach.widest(epochs)
     narrowed = [each if each.s == 1 else dataclasses.replace(each, s=s) for each in requests]
-    why = _too_short(epochs, path, AMPLE_PATH)
+    why = _too_short(reach, DEFAULT_S, epochs, AMPLE_PATH)
     return narrowed, _said(f"s = {s:g} instead of {DEFAULT_S:g}, since {why}.")
 
 
-def _too_short(epochs: int, path: float, needed: float) -> str:
-    return f"chains of {epochs} epochs do not explore it (path {path:.1f}, {needed:g} needed)"
+def _too_short(reach: Reach, s: float, epochs: int, needed: float) -> str:
+    chains = f"chains of {epochs} epochs do not explore it"
+    path = reach.path(s, epochs)
+    if path < needed:
+        return f"{chains} (path {path:.1f}, {needed:g} needed)"
+    if s == 1:
+        return f"{chains} ({FEWEST_PASSES} needed)"
+    return f"the noise of mini-batches of {reach.examples:,} examples makes their steps short"
 
 
 def _said(reason: str) -> str:

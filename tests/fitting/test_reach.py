@@ -91,8 +91,21 @@ def test_the_widest_s_is_the_largest_with_an_ample_path():
     assert Reach(ROWS, 1e9, epochs=1.0).widest(8) == SCALES[-1]
 
 
-def fits_of(gain, **changes):
-    budget = sbmc.Budget(trainings=5, trained_epochs=16)
+def test_many_examples_narrow_s_in_proportion():
+    for examples, most in ((5_000, 0.1), (5_001, 0.05), (12_500, 0.02), (50_000, 0.01)):
+        assert Reach(examples, curvature=0.0, epochs=1.0).widest(8) == most
+
+
+def test_a_few_passes_do_not_explore_everything_whatever_their_path():
+    found = Reach(50_000, curvature=0.0, epochs=1.0)
+    assert found.path(1.0, 4) > PATH
+    assert not found.explores_all(4)
+    assert found.explores_all(5)
+    assert not Reach(50_000, curvature=1e9, epochs=1.0).explores_all(20)
+
+
+def fits_of(gain, trained=16, **changes):
+    budget = sbmc.Budget(trainings=5, trained_epochs=trained)
     return single_fits(request_of(gain, budget=budget, **changes), lambda _: 1.0)
 
 
@@ -116,18 +129,19 @@ def test_an_s_that_was_given_is_never_changed():
 
 
 def test_the_full_posterior_is_left_out_and_its_budget_given_to_a_network_and_the_others():
-    usual = fits_of(0.1, prior_variance=0.001, validation=unseen())
-    fits = fits_of(30.0, validation=unseen())
+    options = {"trained": 24, "validation": unseen()}
+    usual = fits_of(0.1, prior_variance=0.001, **options)
+    fits = fits_of(30.0, **options)
     assert [request.s for request in usual.requests] == [0.1, 1.0]
     assert len(fits.requests) == 1
     assert fits.requests[0].s < 0.1
     assert "s = 1 is not sampled" in fits.s_reason
     assert (usual.training.networks, fits.training.networks) == (2, 3)
-    # Of 80 epochs, three networks of 16 leave 32 to two chains around each of four.
+    # Of 120 epochs, three networks of 24 leave 48 to two chains around each of four.
     around = fits.requests[0]
-    assert (around.islands, around.particles, around.sampler.epochs) == (4, 2, 4)
+    assert (around.islands, around.particles, around.sampler.epochs) == (4, 2, 6)
     both = sum(each.particles * each.islands * each.sampler.epochs for each in usual.requests)
-    assert both == 48
+    assert both == 72
     assert f"{PATH:g} needed" in fits.s_reason
 
 
@@ -144,3 +158,9 @@ def test_the_posterior_remembers_why_and_counts_the_probe():
     assert torch.equal(posterior.positions, given.positions)
     probe = module.PROBES * (module.ITERATIONS + 1) * 64 / ROWS
     assert posterior.cost.total_epochs == pytest.approx(given.cost.total_epochs + probe)
+
+
+def test_chains_of_a_few_passes_leave_the_full_posterior_out_and_say_so():
+    fits = fits_of(0.1, trained=16, prior_variance=0.001, validation=unseen())
+    assert [request.s for request in fits.requests] == [0.1]
+    assert "chains of 4 epochs do not explore it (5 needed)" in fits.s_reason
