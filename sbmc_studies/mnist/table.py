@@ -109,18 +109,19 @@ def _about(records: Records) -> str:
     rows, seeds = records[0]["rows"], len(records)
     return (
         f"{rows['train']:,} images to train on, {rows['validation']:,} set aside, {rows['test']:,} "
-        f"to test; means over {seeds} of {len(mnist_seeds())} seeds"
+        f"to test; {seeds} of {len(mnist_seeds())} seeds, of which a row has the means"
     )
 
 
 def _methods(records: Records) -> list[str]:
-    lines = _head(["method", *COLUMNS.values(), "health ok"])
+    lines = _head(["method", "seeds", *COLUMNS.values(), "health ok"])
     for method in METHODS:
         results = [each["methods"][method] for each in records if method in each["methods"]]
         if not results:
             continue
         reasons = {each["missing"] for each in results if "missing" in each}
-        cells = [_mean(results, column) for column in COLUMNS]
+        measured = sum("scores" in each for each in results)
+        cells = [str(measured), *(_mean(results, column) for column in COLUMNS)]
         verdicts = [each["about"]["health"]["ok"] for each in results if _has_verdict(each)]
         health = f"{sum(map(bool, verdicts))} of {len(verdicts)}" if verdicts else NOTHING
         lines.append(_row([method, *cells, "; ".join(reasons) or health]))

@@ -112,8 +112,10 @@ class RayRanks:
     @property
     def usable(self) -> bool:
         """Whether all are there, and in step."""
-        alive = not any(self._has_ended(rank) for rank in self.ranks.others)
-        return alive and not self.ranks.broken
+        import ray
+
+        ended, _ = ray.wait(self._tasks, timeout=0)  # one call: every evaluation asks
+        return not ended and not self.ranks.broken
 
     def close(self) -> None:
         """Let the other tasks end, so that their processes can be used again."""

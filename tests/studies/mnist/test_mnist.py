@@ -81,7 +81,7 @@ def test_a_run_goes_on_where_it_was_and_a_table_is_made_of_it(name, tmp_path, mo
     assert any("trained here" in member["name"] for member in mixture["members"])
     assert both["methods"]["swa"]["passes"] >= 6
     page = "\n".join(mnist_lines(tmp_path))
-    assert f"**{name}**: 96 images to train on, 32 set aside, 40 to test; means over 1 of 3" in page
+    assert f"**{name}**: 96 images to train on, 32 set aside, 40 to test; 1 of 3 seeds" in page
     assert "no record yet; `sbmc run mnist` makes them." in page
     for method in ("network", "ensemble-5", "sbmc", "swa"):
         assert f"| {method} |" in page
