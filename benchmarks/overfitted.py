@@ -17,7 +17,8 @@ from benchmarks import options as shared
 from benchmarks.tables import line
 from sbmc.prediction.metrics import classification_metrics
 from sbmc_studies.gauntlet.data import load_pair_data
-from sbmc_studies.gauntlet.methods import METHODS, PairRun
+from sbmc_studies.gauntlet.fitted import PairRun
+from sbmc_studies.gauntlet.methods import METHODS
 from sbmc_studies.gauntlet.pairs import get_pair
 
 PAIRS = ("australian-mlp-3x256-overfitted", "digits-mlp-4x64-overfitted")

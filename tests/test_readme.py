@@ -127,6 +127,7 @@ def test_sbmc_command_is_understood(command, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sbmc_studies.commands.run.run_toy_study", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.run.run_gauntlet", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.run.run_tables", lambda *arguments, **options: 0)
+    monkeypatch.setattr("sbmc_studies.commands.run.run_mnist", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.run.run_reviewers", lambda *arguments, **options: 0)
     monkeypatch.setattr("sbmc_studies.commands.tune.run_tune", lambda plan, out, **options: 0)
     for worker in (

@@ -28,7 +28,7 @@ from sbmc.target.minibatch import MiniBatches
 # The length of path below which s = 1 is not tried, and that which an s of our choice has. On
 # the development pairs of the gauntlet, chains with less than 3 were warned of without exception;
 # between the two it depended on the network, and what was warned of is left out of a mixture.
-PATH, AMPLE_PATH = 12.0, 18.0
+PATH, AMPLE_PATH = 3.5, 18.0
 # What is tried for s where the usual value is too wide.
 SCALES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # From so many examples on, s is narrowed in proportion: the noise of mini-batches heats chains by

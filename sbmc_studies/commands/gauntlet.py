@@ -12,7 +12,8 @@ from sbmc_studies.commands.completion import GAUNTLET
 from sbmc_studies.commands.options import parse_numbers
 from sbmc_studies.figures import ranks
 from sbmc_studies.gauntlet.check import choose_runs
-from sbmc_studies.gauntlet.methods import DEFAULT, METHODS, WITHOUT_VALIDATION
+from sbmc_studies.gauntlet.fitted import DEFAULT, WITHOUT_VALIDATION
+from sbmc_studies.gauntlet.methods import METHODS
 from sbmc_studies.gauntlet.pairs import PARTS, Pair, gauntlet_pairs, gauntlet_seeds, get_pair
 from sbmc_studies.gauntlet.running import (
     QUICK_METHODS,

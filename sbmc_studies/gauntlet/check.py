@@ -32,7 +32,7 @@ from sbmc.fitting.request import FitRequest
 from sbmc.fitting.single_fits import single_fits
 from sbmc.posterior.posterior import Posterior
 from sbmc.randomness import Stream, generator
-from sbmc_studies.gauntlet.methods import ROWS_AT_ONCE, PairRun, default_arguments
+from sbmc_studies.gauntlet.fitted import ROWS_AT_ONCE, PairRun, default_arguments
 
 LONGER = 10
 LEVEL = 0.01

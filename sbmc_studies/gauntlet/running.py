@@ -18,7 +18,8 @@ from sbmc.storage.files import parse_json, write_json
 from sbmc.storage.provenance import hardware_summary, software_versions
 from sbmc_studies.gauntlet.check import check_run
 from sbmc_studies.gauntlet.data import load_pair_data
-from sbmc_studies.gauntlet.methods import METHODS, Fitted, NotSupported, PairRun
+from sbmc_studies.gauntlet.fitted import Fitted, NotSupported, PairRun
+from sbmc_studies.gauntlet.methods import METHODS
 from sbmc_studies.gauntlet.pairs import Pair
 from sbmc_studies.gauntlet.scoring import score
 

@@ -9,7 +9,8 @@ from statistics import mean
 from typing import Any
 
 from sbmc_studies.gauntlet.comparison import Ranking, average_ranks, compare, pair_means
-from sbmc_studies.gauntlet.methods import DEFAULT, METHODS, WITHOUT_VALIDATION
+from sbmc_studies.gauntlet.fitted import DEFAULT, WITHOUT_VALIDATION
+from sbmc_studies.gauntlet.methods import METHODS
 from sbmc_studies.gauntlet.pairs import PARTS, gauntlet_pairs, gauntlet_seeds
 from sbmc_studies.gauntlet.requirements import (
     ENSEMBLE,

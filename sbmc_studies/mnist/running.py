@@ -10,7 +10,8 @@ from typing import Any
 
 from sbmc.checks import BadInput, nearest
 from sbmc_studies.gauntlet import methods as gauntlet
-from sbmc_studies.gauntlet.methods import DEFAULT, Fitted, PairRun
+from sbmc_studies.gauntlet.averaging import swa
+from sbmc_studies.gauntlet.fitted import DEFAULT, Fitted, PairRun
 from sbmc_studies.gauntlet.pairs import Pair
 from sbmc_studies.gauntlet.running import measure_method, read_pair_record, record_methods
 from sbmc_studies.mnist.pairs import STUDY, load_mnist, mnist_pairs, mnist_seeds
@@ -19,7 +20,7 @@ FOUR_TRAININGS = "sbmc-4-trainings"
 METHODS: dict[str, Callable[[PairRun], Fitted]] = {
     **{name: gauntlet.METHODS[name] for name in ("network", "temperature", "ensemble-5", DEFAULT)},
     FOUR_TRAININGS: gauntlet.default_in_four_trainings,
-    "swa": gauntlet.swa,
+    "swa": swa,
     **{name: gauntlet.METHODS[name] for name in ("swag", "sms-ubu")},
 }
 

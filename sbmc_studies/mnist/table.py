@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from sbmc_studies.gauntlet.comparison import pair_means, paired_differences
-from sbmc_studies.gauntlet.methods import DEFAULT
+from sbmc_studies.gauntlet.fitted import DEFAULT
 from sbmc_studies.mnist.pairs import mnist_pairs, mnist_seeds
 from sbmc_studies.mnist.running import FOUR_TRAININGS, METHODS, read_mnist_records
 

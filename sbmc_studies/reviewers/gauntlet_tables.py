@@ -11,7 +11,8 @@ from scipy import stats
 
 from sbmc.report.numbers import MISSING
 from sbmc_studies.gauntlet.comparison import pair_means
-from sbmc_studies.gauntlet.methods import DEFAULT, METHODS
+from sbmc_studies.gauntlet.fitted import DEFAULT
+from sbmc_studies.gauntlet.methods import METHODS
 from sbmc_studies.gauntlet.pairs import gauntlet_pairs
 from sbmc_studies.gauntlet.requirements import ENSEMBLE, NETWORK
 from sbmc_studies.gauntlet.table import read_records

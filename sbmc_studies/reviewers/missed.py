@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sbmc_studies.experiments.experiment import get_experiment
-from sbmc_studies.gauntlet.methods import DEFAULT, WITHOUT_VALIDATION
+from sbmc_studies.gauntlet.fitted import DEFAULT, WITHOUT_VALIDATION
 from sbmc_studies.gauntlet.requirements import REQUIREMENTS as GAUNTLET_FIGURES
 from sbmc_studies.gauntlet.requirements import Share
 from sbmc_studies.gauntlet.table import read_checks, read_records

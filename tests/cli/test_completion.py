@@ -66,7 +66,7 @@ complete -p sbmc
         text=True,
     )
     words, binding = done.stdout.splitlines()
-    assert words == "mnist7", done.stderr
+    assert words == "mnist7 mnist", done.stderr
     assert "-o default" in binding  # files, where nothing is offered
 
 

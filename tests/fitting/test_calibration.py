@@ -125,9 +125,9 @@ def mixture_loss(factors, logits, labels):
 
 def test_networks_that_are_mixed_share_a_factor_that_fits_their_mixture():
     torch.manual_seed(3)
-    labels = torch.randint(3, (200,))
+    labels = torch.randint(3, (600,))
     truth = 2.0 * torch.nn.functional.one_hot(labels, 3).double()
-    logits = torch.stack([truth + 2.5 * torch.randn(200, 3) for _ in range(3)])
+    logits = torch.stack([truth + 2.5 * torch.randn(600, 3) for _ in range(3)])
     alone = torch.tensor([best_factor(each, labels) for each in logits])
     found = torch.tensor(best_factors(logits, labels))
     shared = found / alone
@@ -141,6 +141,9 @@ def test_networks_that_are_mixed_share_a_factor_that_fits_their_mixture():
     step = float((calibration.FACTORS[1] / calibration.FACTORS[0]).log())
     least = cost(math.log(shared[0]))
     assert least < min(cost(math.log(shared[0]) + sign * 2 * step) for sign in (-1, 1))
+    # A few rows do not decide it.
+    few = best_factors(logits[:, :400], labels[:400])
+    assert few == pytest.approx([best_factor(each[:400], labels[:400]) for each in logits])
     # The planted bug: factors of networks that are not mixed.
     assert cost(0.0) > least + 1
 

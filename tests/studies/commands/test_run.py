@@ -106,7 +106,7 @@ BAD = [
     ),
     (["run", "digits", "--method", "sghmc", "--set", "friction=0"], ["`friction`", "positive"]),
     (["run", "digits", "--method", "sgld", "--steps", "3"], ["`steps`", "a setting of sgld"]),
-    (["table", "mnist"], ["`experiment`", "'mnist'", "Did you mean 'mnist7'?"]),
+    (["table", "mnis7"], ["`experiment`", "'mnis7'", "Did you mean 'mnist7'?"]),
     (["table", "mnist7", "--records", "nowhere"], ["`records`", "folder", "'nowhere'"]),
     (["table", "mnist7", "--records", ".", "--format", "html"], ["`format`", "markdown", "'html'"]),
 ]

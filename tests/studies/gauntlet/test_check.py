@@ -9,7 +9,7 @@ from sbmc_studies.commands.gauntlet import _checked_methods
 from sbmc_studies.gauntlet import check
 from sbmc_studies.gauntlet.check import Groups, check_run, choose_runs, permutation_test
 from sbmc_studies.gauntlet.data import load_pair_data
-from sbmc_studies.gauntlet.methods import PairRun
+from sbmc_studies.gauntlet.fitted import PairRun
 from sbmc_studies.gauntlet.pairs import get_pair
 from sbmc_studies.gauntlet.running import check_file, check_pair
 

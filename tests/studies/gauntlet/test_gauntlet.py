@@ -17,10 +17,11 @@ from sbmc.checks import BadInput
 from sbmc.prediction.mixture import ClassificationSums
 from sbmc_studies.commands.gauntlet import draw_ranks, with_tables
 from sbmc_studies.figures import ranks
-from sbmc_studies.gauntlet import comparison, methods, requirements, running
+from sbmc_studies.gauntlet import comparison, fitted, requirements, running
 from sbmc_studies.gauntlet.comparison import Ranking, average_ranks, compare, detectable_difference
 from sbmc_studies.gauntlet.data import _without_seen_rows, load_pair_data
-from sbmc_studies.gauntlet.methods import METHODS, Fitted, NotSupported
+from sbmc_studies.gauntlet.fitted import Fitted, NotSupported
+from sbmc_studies.gauntlet.methods import METHODS
 from sbmc_studies.gauntlet.networks import build_pair_network
 from sbmc_studies.gauntlet.pairs import gauntlet_pairs, get_pair
 from sbmc_studies.gauntlet.requirements import Share
@@ -196,7 +197,7 @@ def test_a_run_goes_on_where_it_stopped_and_notes_what_is_not_supported(tmp_path
 
     monkeypatch.setitem(METHODS, "network", constant)
     monkeypatch.setitem(METHODS, "paper", refusing)
-    monkeypatch.setattr(methods, "train_batch", lambda *a: pytest.fail("nothing is to be trained"))
+    monkeypatch.setattr(fitted, "train_batch", lambda *a: pytest.fail("nothing is to be trained"))
     pair = get_pair("digits-mlp-2x64")
     run_pair(pair, 0, ["network", "paper"], tmp_path)
     again = run_pair(pair, 0, ["network", "paper"], tmp_path)

@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from sbmc.training.members import COMPILED, ONE_BY_ONE
-from sbmc_studies.gauntlet import methods, training
+from sbmc_studies.gauntlet import fitted, training
 from sbmc_studies.gauntlet.data import load_pair_data
-from sbmc_studies.gauntlet.methods import PairRun
+from sbmc_studies.gauntlet.fitted import PairRun
 from sbmc_studies.gauntlet.pairs import get_pair
 from sbmc_studies.gauntlet.training import BATCHES, Trained, train_batch
 
@@ -53,7 +53,7 @@ def test_members_are_trained_once_in_fixed_batches_and_the_network_is_the_first(
         made.append(members)
         return [Trained(nn.Identity(), 1, 2.0, COMPILED) for _ in members]
 
-    monkeypatch.setattr(methods, "train_batch", batch)
+    monkeypatch.setattr(fitted, "train_batch", batch)
     run = PairRun(get_pair("digits-mlp-2x64"), None, seed=0)
     five, network, ten = run.trained(5), run.network, run.trained(10)
     assert made == list(BATCHES)

@@ -253,7 +253,7 @@ def test_the_command_runs_what_it_is_asked_for(sbmc, monkeypatch, tmp_path):
         (["tables", "--dry-run"], "left out for the study tables"),
         (["digits", "--sets", "yacht"], "left out for studies other than tables"),
         (["gauntlet", "--splits", "0"], "left out for studies other than tables"),
-        (["digits", "--quick"], "other than the gauntlet and tables"),
+        (["digits", "--quick"], "other than the gauntlet, tables and mnist"),
     ],
 )
 def test_what_the_command_does_not_take_is_refused(words, message, sbmc, tmp_path):
