@@ -8,8 +8,9 @@ from pathlib import Path
 
 from sbmc.checks import require
 from sbmc_studies.commands.options import parse_numbers, require_records
+from sbmc_studies.gauntlet.running import check_methods
 from sbmc_studies.mnist.pairs import STUDY, get_mnist_pair, mnist_pairs, mnist_seeds
-from sbmc_studies.mnist.running import METHODS, check_methods, run_mnist_pair
+from sbmc_studies.mnist.running import METHODS, run_mnist_pair
 from sbmc_studies.mnist.table import mnist_lines
 from sbmc_studies.paper.tables.pages import fill_marks
 
@@ -45,7 +46,7 @@ def run_mnist(
         require(name == "pairs", name, rule, value)
     names = settings["pairs"].split(",") if "pairs" in settings else None
     pairs = mnist_pairs() if names is None else [get_mnist_pair(name) for name in names]
-    chosen = check_methods(tuple(METHODS) if methods is None else methods.split(","))
+    chosen = check_methods(tuple(METHODS) if methods is None else methods.split(","), METHODS)
     usual = mnist_seeds()[:1] if quick else mnist_seeds()
     numbers = usual if seeds is None else parse_numbers("seeds", seeds)
     jobs = [(pair, seed) for seed in numbers for pair in pairs]

@@ -64,13 +64,15 @@ def read_pair_record(path: Path) -> dict[str, Any]:
     return content
 
 
-def check_methods(names: Iterable[str]) -> tuple[str, ...]:
-    """Refuse names that are no methods of the gauntlet."""
+def check_methods(
+    names: Iterable[str], methods: Mapping[str, Callable[[PairRun], Fitted]] = METHODS
+) -> tuple[str, ...]:
+    """Refuse names that are no methods of the study, by default of the gauntlet."""
     for name in (chosen := tuple(names)):
-        if name not in METHODS:
+        if name not in methods:
             raise BadInput(
-                f"`method` must be one of {', '.join(METHODS)}, but got {name!r}."
-                f"{nearest(name, METHODS)}"
+                f"`method` must be one of {', '.join(methods)}, but got {name!r}."
+                f"{nearest(name, methods)}"
             )
     return chosen
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sbmc.checks import BadInput, nearest
 from sbmc_studies.gauntlet import methods as gauntlet
 from sbmc_studies.gauntlet.averaging import swa
 from sbmc_studies.gauntlet.fitted import DEFAULT, Fitted, PairRun
@@ -28,17 +27,6 @@ METHODS: dict[str, Callable[[PairRun], Fitted]] = {
 def record_file(out: Path, pair: str, seed: int) -> Path:
     """Where the record of a network and seed is."""
     return out / STUDY / pair / f"seed_{seed}.json"
-
-
-def check_methods(names: Iterable[str]) -> tuple[str, ...]:
-    """Refuse names that are no methods of the study."""
-    for name in (chosen := tuple(names)):
-        if name not in METHODS:
-            raise BadInput(
-                f"`method` must be one of {', '.join(METHODS)}, but got {name!r}."
-                f"{nearest(name, METHODS)}"
-            )
-    return chosen
 
 
 def run_mnist_pair(
