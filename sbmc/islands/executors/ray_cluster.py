@@ -124,7 +124,7 @@ class Ray(Executor):
                     require(False, "address", rule, Phrase(f"{address!r} ({error})"))
             return True
         if self.workers is not None:
-            cores = max(1, round(self.workers * ranks * self.cpus))
+            cores = math.ceil(self.workers * ranks * self.cpus)
         elif ranks > 1:  # an island's ranks share the cores of this machine if they have to
             cores = max(available_cores(), math.ceil(ranks * self.cpus))
         else:
