@@ -16,8 +16,10 @@ from sbmc.datasets import rows_in_place
 from sbmc.model import data as model_data
 from sbmc.model import dataset_inputs
 from sbmc.model.data import Examples, as_examples
-from sbmc.storage import arrays
+from sbmc.storage import arrays, lazy_rows
 from sbmc.storage.lazy_rows import LazyRows
+from sbmc.target import memory_needs
+from sbmc.target.shards import engine as sharded_engine
 
 VALUES = np.random.default_rng(0).normal(size=(90, 4))
 LABELS = (VALUES[:, 0] + 0.3 * VALUES[:, 1] > 0).astype(np.int64)
@@ -70,6 +72,33 @@ def test_workers_open_the_file_again(mapped):
     sampler = sbmc.SGHMC(epochs=2, step_size=0.01, batch_size=20)
     apart = fitted(mapped, sampler, compute=sbmc.Compute(executor=sbmc.Processes(workers=1)))
     assert torch.equal(apart.positions, fitted(mapped, sampler).positions)
+
+
+@pytest.mark.integration
+def test_ranks_open_the_file_again_and_are_sent_no_rows(tmp_path, monkeypatch):
+    values = np.random.default_rng(1).normal(size=(12_000, 4)).astype(np.float32)
+    labels = (values[:, 0] > values[:, 1]).astype(np.int64)
+    np.save(tmp_path / "large.npy", values)
+    monkeypatch.setattr(arrays, "IN_PLACE_BYTES", 0)
+    # Larger pieces than this are not read at once: a shard of 96,000 bytes stays in the file.
+    monkeypatch.setattr(lazy_rows, "MOST_AT_ONCE", 80_000)
+    monkeypatch.setattr(memory_needs, "PREPARED_BYTES", 0)
+    sent, pack = [], sharded_engine.packed
+    monkeypatch.setattr(sharded_engine, "packed", lambda v: sent.append(v) or pack(v))
+    options = {
+        "s": 0.1,
+        "sampler": sbmc.SGHMC(epochs=1, step_size=0.01, batch_size=100),
+        "particles": 3,
+        "progress": False,
+    }
+    expected = sbmc.fit(network(), (values, labels), **options)
+    array = np.load(tmp_path / "large.npy", mmap_mode="r")
+    found = sbmc.fit(network(), (array, labels), compute=sbmc.Compute(shards=2), **options)
+    torch.testing.assert_close(found.positions, expected.positions, rtol=1e-3, atol=1e-4)
+    ((shard, *_),) = sent
+    assert isinstance(shard.examples.inputs, LazyRows)
+    assert len(shard.examples) == 6_000
+    assert len(pack(shard.examples.inputs)) < 50_000
 
 
 def test_a_value_that_is_not_finite_ends_the_run_in_words(tmp_path, mapped):
