@@ -62,8 +62,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) torch
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,ray,onnx,serve,dev]'
-	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,ray,onnx,botorch,dev]'
+	@$(PIP) --no-build-isolation --editable '.[plots,arviz,laplace,nuts,ray,onnx,serve,botorch,dev]'
 	@$(BIN)/python -c 'import torchvision' 2> /dev/null || $(BIN)/pip uninstall -qq -y torchvision
 	@touch $@
 
