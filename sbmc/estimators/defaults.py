@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from sbmc.fitting.budget import DEFAULT_TRAININGS, Budget
+from sbmc.fitting.budget import Budget
 
 ACTIVATION: type[nn.Module] = nn.ReLU
 
@@ -33,6 +33,8 @@ MOST_EPOCHS_UNSTOPPED = 200
 # share of all epochs.
 WINDOW, PATIENCE_SHARE = 5, 0.05
 
+# Sampling costs so many trainings at the least; tables are small, and their networks cheap.
+LEAST_TRAININGS = 5.0
 # A training that stops early is short, and a few of them are too little for chains to get anywhere
 # on a small table: all chains together go through at least so many rows, or so often through all.
 LEAST_ROWS_SAMPLED, MOST_LEAST_EPOCHS = 12_000_000, 3_000
@@ -91,7 +93,7 @@ def budget_of_numbers(rows: int, parameters: int, trained_epochs: float) -> Budg
         [90.0, 15.0, 5.0]
     """
     affordable = MOST_WORK / (rows * parameters * trained_epochs)
-    return Budget(trainings=min(NUMBERS_TRAININGS, max(DEFAULT_TRAININGS, affordable)))
+    return Budget(trainings=min(NUMBERS_TRAININGS, max(LEAST_TRAININGS, affordable)))
 
 
 def training_options(rows: int, stopped: bool) -> dict[str, Any]:
@@ -128,14 +130,14 @@ def sampling_budget(rows: int, trained_epochs: float) -> Budget:
         trained_epochs: passes over them that the training of the network made.
 
     Returns:
-        The usual number of trainings, or more if these were short.
+        Five trainings, or more if these were short.
 
     Examples:
         >>> sampling_budget(10_000, trained_epochs=100).trainings
         12.0
     """
     least = min(LEAST_ROWS_SAMPLED / rows, MOST_LEAST_EPOCHS)
-    return Budget(trainings=max(DEFAULT_TRAININGS, least / trained_epochs))
+    return Budget(trainings=max(LEAST_TRAININGS, least / trained_epochs))
 
 
 def _batch_size(rows: int) -> int:

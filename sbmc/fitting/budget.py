@@ -1,9 +1,9 @@
 """How much a fit may cost: counted in trainings of the network, or in seconds.
 
-A training is what the network itself took: E passes over the training data. A budget of five
-trainings is what a deep ensemble of five costs. It covers all particles of all islands together:
-with N·P chains, each may make 5·E / (N·P) epochs. Chains end before that when predictions have
-settled.
+A training is what the network itself took: E passes over the training data. With the training that
+the network has had, a budget of four is what a deep ensemble of five costs. It covers all particles
+of all islands together: with N·P chains, each may make 4·E / (N·P) epochs. Chains end before that
+when predictions have settled.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch import nn
 
 from sbmc.checks import MOST_COUNT, BadInput, is_number, require, require_flag
 
-# What a deep ensemble of five costs, which is what people compare with.
-DEFAULT_TRAININGS = 5.0
+# With the network's own training, what a deep ensemble of five costs: people compare with that.
+DEFAULT_TRAININGS = 4.0
 # Where nobody says how long the network was trained: this many gradient steps on batches of 64, as
 # small networks usually get, within these bounds of passes over the data.
 USUAL_STEPS, USUAL_BATCH = 4_000, 64

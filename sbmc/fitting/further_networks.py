@@ -2,7 +2,7 @@
 
 The posterior around one network does not reach the other ways in which the same data can be fitted.
 A deep ensemble has them, and nothing else. So a part of the budget goes into a few networks that
-are trained from weights drawn anew, by the library's own trainer, for as long as the first was.
+are trained from weights drawn anew, by the library's own trainer.
 """
 
 from __future__ import annotations

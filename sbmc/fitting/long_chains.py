@@ -66,7 +66,8 @@ def long_chains(
     full = dataclasses.replace(request, s=1.0, prior_variance=prior, particles=chains)
     total, source = _total_epochs(full, budget, seconds_per_epoch)
     length = budget.training_length(request.model, len(request.data)).epochs
-    training = further_training(request, length, total, most=CHAINS - 1, share=TRAINING_SHARE)
+    share = TRAINING_SHARE
+    training = further_training(request, length, total, most=CHAINS - 1, share=share, length=1.0)
     training = training._replace(learning_rate=LEARNING_RATE)
     epochs = int((total - training.total_epochs) / (chains * int(request.islands)))
     if epochs < FEWEST_EPOCHS:

@@ -43,6 +43,9 @@ SCALES = (0.1, 1.0)
 PARTICLES, FURTHER_NETWORKS, FURTHER_SHARE = 6, 2, 0.4
 # The same where chains cannot explore the full posterior: then networks have to do it.
 MORE_NETWORKS, MORE_SHARE = 3, 0.75
+# How long further networks are trained, as a part of the first one's training. Chains go on from
+# there, and on the development pairs nothing was lost.
+FURTHER_LENGTH = 0.75
 
 
 class UnseenRows(NamedTuple):
@@ -122,6 +125,7 @@ def further_training(
     budget: float,
     most: int = FURTHER_NETWORKS,
     share: float = FURTHER_SHARE,
+    length: float = FURTHER_LENGTH,
 ) -> FurtherTraining:
     """What the budget has room for.
 
@@ -133,11 +137,12 @@ def further_training(
         budget: the epochs of all chains together.
         most: networks.
         share: of the budget, which their training may take.
+        length: of their training, as a part of that of the network that was given.
 
     Returns:
-        At most that, for as long as the network was trained.
+        At most that.
     """
-    epochs = max(1, round(training_epochs))
+    epochs = max(1, math.floor(length * training_epochs))
     networks = min(most, int(share * budget / epochs + 1e-9))
     if not networks or request.start is not None:
         return NO_TRAINING

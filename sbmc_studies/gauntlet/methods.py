@@ -84,11 +84,6 @@ def default(run: PairRun) -> Fitted:
     return sampled(run, **default_arguments(run, DEFAULT))
 
 
-def default_in_four_trainings(run: PairRun) -> Fitted:
-    """The same with `budget=4`: with the network's training, the passes of an ensemble of five."""
-    return sampled(run, **default_arguments(run, DEFAULT), budget=4)
-
-
 def default_without_validation(run: PairRun) -> Fitted:
     """`sbmc.fit(model, data)`: no rows that the network has not seen."""
     return sampled(run, **default_arguments(run, WITHOUT_VALIDATION))

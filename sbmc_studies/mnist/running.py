@@ -15,10 +15,8 @@ from sbmc_studies.gauntlet.pairs import Pair
 from sbmc_studies.gauntlet.running import measure_method, read_pair_record, record_methods
 from sbmc_studies.mnist.pairs import STUDY, load_mnist, mnist_pairs, mnist_seeds
 
-FOUR_TRAININGS = "sbmc-4-trainings"
 METHODS: dict[str, Callable[[PairRun], Fitted]] = {
     **{name: gauntlet.METHODS[name] for name in ("network", "temperature", "ensemble-5", DEFAULT)},
-    FOUR_TRAININGS: gauntlet.default_in_four_trainings,
     "swa": swa,
     **{name: gauntlet.METHODS[name] for name in ("swag", "sms-ubu")},
 }

@@ -17,7 +17,7 @@ def trained(epochs):
 @pytest.mark.parametrize(
     ("given", "trainings", "seconds"),
     [
-        (None, 5.0, None),
+        (None, 4.0, None),
         (3, 3.0, None),
         (0.5, 0.5, None),
         ("30s", None, 30.0),

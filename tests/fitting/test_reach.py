@@ -137,11 +137,11 @@ def test_the_full_posterior_is_left_out_and_its_budget_given_to_a_network_and_th
     assert fits.requests[0].s < 0.1
     assert "s = 1 is not sampled" in fits.s_reason
     assert (usual.training.networks, fits.training.networks) == (2, 3)
-    # Of 120 epochs, three networks of 24 leave 48 to two chains around each of four.
+    # Of 120 epochs, three networks of 18 leave 66 to two chains around each of four.
     around = fits.requests[0]
-    assert (around.islands, around.particles, around.sampler.epochs) == (4, 2, 6)
+    assert (around.islands, around.particles, around.sampler.epochs) == (4, 2, 8)
     both = sum(each.particles * each.islands * each.sampler.epochs for each in usual.requests)
-    assert both == 72
+    assert both == 84
     assert f"{PATH:g} needed" in fits.s_reason
 
 
@@ -161,6 +161,6 @@ def test_the_posterior_remembers_why_and_counts_the_probe():
 
 
 def test_chains_of_a_few_passes_leave_the_full_posterior_out_and_say_so():
-    fits = fits_of(0.1, trained=16, prior_variance=0.001, validation=unseen())
+    fits = fits_of(0.1, trained=14, prior_variance=0.001, validation=unseen())
     assert [request.s for request in fits.requests] == [0.1]
     assert "chains of 4 epochs do not explore it (5 needed)" in fits.s_reason
