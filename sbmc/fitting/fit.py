@@ -83,9 +83,9 @@ def fit(request: FitRequest) -> Posterior:  # noqa: D417, its arguments are the 
             `AutoHMC`, which tunes itself, with as many epochs as the budget allows; and `MCLMC` for
             numbers with noise to learn, from 1,000 epochs a chain on.
         budget: what the default sampler may cost, over all particles together: a number of
-            trainings of the network (5 by default, as many as an ensemble of five takes), a time
-            such as `"30s"` or `"2min"`, or `sbmc.Budget(...)`, which also says how long the network
-            was trained.
+            trainings of the network (4 by default: with its own, as many as an ensemble of five
+            takes), a time such as `"30s"` or `"2min"`, or `sbmc.Budget(...)`, which also says how
+            long the network was trained.
         validation: rows that the network was not trained on, as `data`. They choose s. A model from
             `train_map` remembers those that it was given.
         particles: N, chains or particles per island; 10 by default. In a mixture it is the number

@@ -34,7 +34,7 @@ SCALES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # From so many examples on, s is narrowed in proportion: the noise of mini-batches heats chains by
 # s·n, and they bear steps that are as much smaller. And passes that chains in the full posterior
 # have at least; with three they did not get anywhere, whatever their path.
-MANY_EXAMPLES, FEWEST_PASSES = 5_000, 5
+MANY_EXAMPLES, FEWEST_PASSES = 10_000, 5
 # Of the power iteration: mini-batches, evaluations for each, and how far apart gradients are taken.
 PROBES, ITERATIONS, DISTANCE = 2, 8, 0.03
 

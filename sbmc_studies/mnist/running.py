@@ -13,7 +13,7 @@ from sbmc_studies.gauntlet.averaging import swa
 from sbmc_studies.gauntlet.fitted import DEFAULT, Fitted, PairRun
 from sbmc_studies.gauntlet.pairs import Pair
 from sbmc_studies.gauntlet.running import measure_method, read_pair_record, record_methods
-from sbmc_studies.mnist.pairs import STUDY, load_mnist, mnist_pairs, mnist_seeds
+from sbmc_studies.mnist.pairs import CLAIMS, STUDY, load_mnist, mnist_pairs, mnist_seeds
 
 METHODS: dict[str, Callable[[PairRun], Fitted]] = {
     **{name: gauntlet.METHODS[name] for name in ("network", "temperature", "ensemble-5", DEFAULT)},
@@ -61,11 +61,11 @@ def run_mnist_pair(
     )
 
 
-def read_mnist_records(out: Path) -> list[dict[str, Any]]:
-    """All records that there are."""
+def read_mnist_records(out: Path, part: str = CLAIMS) -> list[dict[str, Any]]:
+    """All records that there are of a part."""
     records = [
         read_pair_record(record_file(out, pair.name, seed))
-        for pair in mnist_pairs()
-        for seed in mnist_seeds()
+        for pair in mnist_pairs(part)
+        for seed in mnist_seeds(part)
     ]
     return [record for record in records if record["methods"]]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sbmc_studies.gauntlet.comparison import pair_means, paired_differences
 from sbmc_studies.gauntlet.fitted import DEFAULT
-from sbmc_studies.mnist.pairs import mnist_pairs, mnist_seeds
+from sbmc_studies.mnist.pairs import CLAIMS, DEVELOPMENT, mnist_pairs, mnist_seeds
 from sbmc_studies.mnist.running import METHODS, read_mnist_records
 
 ENSEMBLE = "ensemble-5"
@@ -80,17 +80,26 @@ REQUIREMENTS = (
 
 def mnist_lines(out: Path) -> list[str]:
     """All tables in Markdown, as lines, from the records and from nothing else."""
-    records = read_mnist_records(out)
+    lines = part_lines(out, CLAIMS)
+    if read_mnist_records(out, DEVELOPMENT):
+        lines += ["", "### Development", "", *part_lines(out, DEVELOPMENT)]
+    return lines
+
+
+def part_lines(out: Path, part: str) -> list[str]:
+    """The tables of a part: what is required, then each network with its methods."""
+    records = read_mnist_records(out, part)
     by_pair = {
         pair.name: [record for record in records if record["pair"] == pair.name]
-        for pair in mnist_pairs()
+        for pair in mnist_pairs(part)
     }
     lines = _head(["required", *by_pair])
     for each in REQUIREMENTS:
         verdicts = [_verdict(each, own, DEFAULT) for own in by_pair.values()]
         lines.append(_row([f"{DEFAULT}: {each.text}", *verdicts]))
     for name, own in by_pair.items():
-        lines += ["", f"**{name}**: {_about(own)}", "", *_methods(own)]
+        about = _about(own, len(mnist_seeds(part)))
+        lines += ["", f"**{name}**: {about}", "", *_methods(own)]
     return lines
 
 
@@ -102,13 +111,13 @@ def _verdict(requirement: Requirement, records: Records, ours: str) -> str:
     return f"{value:{requirement.shown}}: {verdict}"
 
 
-def _about(records: Records) -> str:
+def _about(records: Records, all_seeds: int) -> str:
     if not records:
         return "no record yet; `sbmc run mnist` makes them."
     rows, seeds = records[0]["rows"], len(records)
     return (
         f"{rows['train']:,} images to train on, {rows['validation']:,} set aside, {rows['test']:,} "
-        f"to test; {seeds} of {len(mnist_seeds())} seeds, of which a row has the means"
+        f"to test; {seeds} of {all_seeds} seeds, of which a row has the means"
     )
 
 

@@ -92,7 +92,7 @@ def test_the_widest_s_is_the_largest_with_an_ample_path():
 
 
 def test_many_examples_narrow_s_in_proportion():
-    for examples, most in ((5_000, 0.1), (5_001, 0.05), (12_500, 0.02), (50_000, 0.01)):
+    for examples, most in ((10_000, 0.1), (10_001, 0.05), (25_000, 0.02), (100_000, 0.01)):
         assert Reach(examples, curvature=0.0, epochs=1.0).widest(8) == most
 
 

@@ -53,6 +53,20 @@ def test_all_images_in_domain_are_used_and_no_part_shares_one():
     assert len(load_mnist("resnet8").train[1]) + len(load_mnist("resnet8").validation[1]) == 9_680
 
 
+@needs_mnist
+def test_development_has_other_digits_out_of_domain_and_no_test_image():
+    claims, development = load_mnist("lenet5"), load_mnist("lenet5-development", seed=1)
+    assert set(development.ood) == {"4", "7"}
+    assert len(load_mnist("lenet5-development", seed=5).ood) == 2
+    tested = {row.numpy().tobytes() for row in claims.test[0]}
+    for rows, _ in (development.train, development.validation, development.test):
+        assert not any(row.numpy().tobytes() in tested for row in rows)
+    # Those of another network are the same, and networks have not seen them.
+    seen = {row.numpy().tobytes() for row in development.train[0]}
+    assert not any(row.numpy().tobytes() in seen for row in development.test[0])
+    assert len(development.test[0]) + sum(map(len, development.ood.values())) == 12_000
+
+
 def few(name: str, seed: int = 0, data_dir: object = None) -> DataBundle:
     """Images in the form of MNIST, with a bright row that tells their class."""
     rng = torch.Generator().manual_seed(seed)
@@ -128,6 +142,18 @@ def test_verdicts_are_those_of_means_over_seeds(tmp_path):
     rows = [line for line in mnist_lines(tmp_path) if line.startswith("| sbmc: ")]
     assert "missed" in rows[1]
     assert "1.10: missed" in rows[2]
+
+
+def test_development_has_tables_of_its_own(tmp_path):
+    values = {"nll": 0.03, "ood": 0.98, "seconds": 100.0}
+    record_of(tmp_path, "lenet5", 0, **{"ensemble-5": values, "sbmc": values})
+    assert "Development" not in "\n".join(mnist_lines(tmp_path))
+    record_of(tmp_path, "lenet5-development", 5, **{"ensemble-5": values})
+    claims, development = "\n".join(mnist_lines(tmp_path)).split("### Development")
+    assert "1 of 3 seeds" in claims
+    assert "**lenet5-development**" in development
+    assert "1 of 6 seeds" in development
+    assert "| sbmc |" not in development
 
 
 @pytest.mark.parametrize(
