@@ -24,8 +24,8 @@ from benchmarks import options as shared
 from benchmarks.nine_networks import load_digits, train
 from benchmarks.tables import line
 from sbmc.samplers import hmc_kernel
+from sbmc.samplers.auto_batches import pass_over_batches
 from sbmc.samplers.auto_hmc import FIRST_STEP
-from sbmc.samplers.auto_phases import pass_over_batches
 from sbmc.samplers.auto_schedule import BATCH_SIZE
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.noise import IslandNoise

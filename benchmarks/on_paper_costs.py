@@ -186,7 +186,11 @@ def times(run: Run, constants: dict[str, float], speed: float = 1.0) -> dict[str
     # Every particle has mini-batches of its own.
     one_pass = steps * batch_step + run.particles * reading
     hmc, sghmc = run.hmc(), run.sghmc()
-    between = {"hmc": hmc.count_step()[0] * evaluation, "sghmc": one_pass}
+    # SGHMC can stop between any two batches, HMC between two trajectories.
+    between = {
+        "hmc": hmc.count_step()[0] * evaluation,
+        "sghmc": min(one_pass, max(EVERY, batch_step)),
+    }
     rate = run.ranks / (run.days * DAY)
     return {
         "parameters": run.parameters,

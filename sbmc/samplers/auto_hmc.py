@@ -24,12 +24,8 @@ from torch import Tensor
 
 from sbmc.checks import is_number, require, require_count
 from sbmc.log import logger
-from sbmc.samplers.auto_phases import (
-    hand_on_step_size,
-    make_exact_moves,
-    pass_over_batches,
-    step_on_all_data,
-)
+from sbmc.samplers.auto_batches import pass_over_batches
+from sbmc.samplers.auto_phases import hand_on_step_size, make_exact_moves, step_on_all_data
 from sbmc.samplers.auto_schedule import (
     BATCH_SIZE,
     EPOCHS_FOR_ALL_DATA,
@@ -39,12 +35,14 @@ from sbmc.samplers.auto_schedule import (
 )
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.contract import VECTORS, EvaluationCount, Sampler
+from sbmc.samplers.inside_a_pass import begun_pass, with_begun_pass
 from sbmc.samplers.noise import IslandNoise, island_rows
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
 from sbmc.samplers.settling import FEWEST_MOVES, SETTLED, watched_predictions
 from sbmc.samplers.snapshot import (
     NO_CHECKPOINTS,
     Checkpointer,
+    Snapshot,
     set_generators,
     snapshot_of,
     with_fields,
@@ -170,7 +168,7 @@ class AutoHMC(Sampler):
             rng: the islands' noise.
             start: where they begin.
             report: called after every pass, step or move with all runs.
-            checkpointer: is offered a snapshot at the same times, as "auto".
+            checkpointer: is offered a snapshot at the same times, and inside a pass, as "auto".
 
         Returns:
             One run per island; those whose start was not finite have failed, alone.
@@ -193,6 +191,7 @@ class AutoHMC(Sampler):
             state = AutoState.at(start, torch.zeros_like(start))
             state = with_fields("state", state, snapshot.tensors)
             set_generators(rng.generators, snapshot.tensors["generators"])
+        begun = begun_pass(snapshot)
         batches = MiniBatches(target) if schedule.on_batches else None
         while going := [i for i, run in enumerate(runs) if run.outcome == "running"]:
             everyone = len(going) == len(runs)
@@ -201,7 +200,9 @@ class AutoHMC(Sampler):
             some = [runs[i] for i in going]
             noise = rng.select(going)
             moves = [run.frozen_moves for run in some]
-            _advance(schedule, noise, part, some, target, batches, self.most_epochs)
+            offer = partial(_offer, checkpointer, state, part, rows, runs, rng.generators)
+            _advance(schedule, noise, part, some, target, batches, self.most_epochs, begun, offer)
+            begun = None
             if self.settle is not None:
                 _watch(noise, part, some, target, moves)
             if not everyone:
@@ -259,11 +260,14 @@ def _advance(
     target: Target,
     batches: MiniBatches | None,
     most_epochs: int,
+    begun: Snapshot | None,
+    offer: Callable[[Snapshot], None],
 ) -> None:
     """One pass, one evaluation, one step or one move for islands that are equally far.
 
     Islands go through the dynamics side by side. Exact moves may differ in length, but then all
-    islands are past the dynamics.
+    islands are past the dynamics. A pass goes on from where it was `begun`, and `offer` is given
+    what it needs for that.
     """
     made, half = runs[0].epochs, schedule.epochs / 2
     if made < schedule.on_batches:
@@ -277,6 +281,8 @@ def _advance(
             blocks=getattr(target, "blocks", (state.position.shape[1],)),
             passes=schedule.on_batches,
             half=half,
+            begun=begun,
+            offer=offer,
         )
     elif made == schedule.on_batches:
         value, gradient = target(state.position)
@@ -303,6 +309,25 @@ def _advance(
         # The budget is spent to the last epoch before a run is extended.
         ends = [schedule.epochs if r.epochs < schedule.epochs else most_epochs for r in runs]
         make_exact_moves(rng, state, runs, target, tuned_until=schedule.tuned_until, ends=ends)
+
+
+def _offer(
+    checkpointer: Checkpointer,
+    state: AutoState,
+    going: AutoState,
+    rows: Tensor,
+    runs: Sequence[AutoRun],
+    generators: Sequence[torch.Generator],
+    begun: Snapshot,
+) -> None:
+    """Offer the snapshot of a pass that has begun, in which `rows` of the state are going."""
+
+    def make() -> Snapshot:
+        fields = zip(state, going, strict=True)
+        whole = AutoState(*(old.index_copy(0, rows.to(old.device), new) for old, new in fields))
+        return with_begun_pass(snapshot_of(whole, runs, generators), begun)
+
+    checkpointer.offer_snapshot("auto", make)
 
 
 def _note_virial(run: AutoRun, schedule: Schedule, state: AutoState, island: int) -> None:

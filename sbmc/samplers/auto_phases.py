@@ -1,12 +1,13 @@
-"""The three phases of the self-tuning sampler, for islands that run as one batch.
+"""The last two phases of the self-tuning sampler, for islands that run as one batch.
 
-1. `pass_over_batches`: Langevin dynamics on mini-batches, steered by their heat.
-2. `step_on_all_data`: the same dynamics on all data, steered by their energy errors.
-3. `make_exact_moves`: HMC trajectories with a Metropolis test, at a step size that is tuned by the
+After the passes over mini-batches (`auto_batches`) there are
+
+1. `step_on_all_data`: the same dynamics on all data, steered by their energy errors;
+2. `make_exact_moves`: HMC trajectories with a Metropolis test, at a step size that is tuned by the
    first of them and then frozen.
 
-Each function advances every island that takes part by one pass, one step or one move, and changes
-state and runs in place. All noise of an island comes from its own generator, and each island has
+Each function advances every island that takes part by one step or one move, and changes state and
+runs in place. All noise of an island comes from its own generator, and each island has
 its own step size.
 """
 
@@ -14,39 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from itertools import pairwise
 from statistics import NormalDist
 
 import torch
-from torch import Tensor
 
 from sbmc.samplers import hmc_kernel, langevin, lowrank
+from sbmc.samplers.auto_batches import FRICTION
+from sbmc.samplers.auto_restarts import put_back, rows_of
 from sbmc.samplers.auto_state import AutoRun, AutoState
-from sbmc.samplers.noise import IslandNoise, island_rows
-from sbmc.samplers.orders import BatchesInOrder, draw_orders
+from sbmc.samplers.noise import IslandNoise
 from sbmc.samplers.particle_steps import factors_after_move, factors_after_step, shortened
-from sbmc.samplers.thermostat import (
-    HeatMeter,
-    decide,
-    error_limit,
-    excess_heat,
-    factor_for_errors,
-    too_fast,
-)
-from sbmc.target.minibatch import MiniBatches
+from sbmc.samplers.thermostat import error_limit, factor_for_errors
 from sbmc.target.target import Target
 
-FRICTION = 1.0
-# Steps from one reading of the heat to the next, about.
-WINDOW = 8
-LARGEST_BATCH_STEP, LARGEST_STEP = 0.5, 1.0
-# Over this last part of the dynamics on mini-batches the step size is annealed, to this part of it.
-ANNEALED, LEAST_ANNEALING = 0.3, 0.1
-# In the last half nothing may blow up any more: steps keep this distance from what was found.
-MARGIN = 0.8
-# Factors when particles blow up: most of an island, or a few.
-MOST_BLOWN, FEW_BLOWN = 0.5, 0.9
+LARGEST_STEP = 1.0
 # The fastest growth of a step size on all data: in the first quarter of the steps, or in the first
 # so many, and later; and the last part of the steps, whose geometric mean is handed on.
 SEARCH_GROWTH, SEARCH_STEPS, GROWTH, AVERAGED = 2.0, 8, 1.1, 1 / 3
@@ -55,110 +37,6 @@ WANTED_ACCEPTANCE, LEAST_CORRECTION, LARGEST_CORRECTION = 0.8, 0.5, 1.3
 # Leapfrog steps of the moves that tune, at most.
 TUNING_STEPS = 12
 QUARTER_PERIOD, JITTER, FEWEST_MOVES, MOST_LEAPFROG_STEPS = math.pi / 2, 0.3, 4, 1_000
-
-
-def pass_over_batches(
-    rng: IslandNoise,
-    state: AutoState,
-    runs: Sequence[AutoRun],
-    batches: MiniBatches,
-    *,
-    batch_size: int,
-    blocks: Sequence[int],
-    passes: int,
-    half: float,
-) -> None:
-    """One pass over the data in mini-batches, each particle in an order of its own.
-
-    Args:
-        rng: noise of the islands.
-        state: their particles.
-        runs: the islands, which have all made the same number of passes.
-        batches: gives estimates of log likelihood and gradient.
-        batch_size: examples per batch.
-        blocks: how many coordinates each layer has.
-        passes: how many there will be in all.
-        half: the epochs after which particles that are put back are counted.
-    """
-    parts = BatchesInOrder(draw_orders(rng, len(batches)), len(batches), batch_size)
-    windows = max(1, len(parts) // WINDOW)
-    bounds = [round(k * len(parts) / windows) for k in range(windows + 1)]
-    made = runs[0].epochs
-    late = made >= half
-    virials: list[list[float]] = [[] for _ in runs]
-    everyone = torch.ones(rng.particles, dtype=torch.bool)
-    for first, last in pairwise(bounds):
-        meter = HeatMeter(len(runs), rng.particles, blocks, state.position)
-        arrived, spoiled = [0.0] * len(runs), [False] * len(runs)
-        for k in range(first, last):
-            left = 1 - (made + k / len(parts)) / passes
-            annealing = max(LEAST_ANNEALING, min(1.0, left / ANNEALED))
-            # Their product is kept while the step size is annealed, so that what is hot cools in
-            # as many steps as ever.
-            friction = FRICTION / annealing
-            # The first batch of all shows the energy at the start, and moves nothing.
-            still = made == 0 and k == 0
-            safe = MARGIN * annealing if late else annealing
-            sizes = [0.0 if still else safe * run.step_size for run in runs]
-            moved, info = langevin.step(
-                rng,
-                state.dynamics,
-                partial(batches, index=parts[k]),
-                step_size=rng.per_particle(sizes),
-                friction=friction,
-            )
-            meter.add(moved, info)
-            for field, fresh in zip(state, moved, strict=False):
-                field.copy_(fresh)
-            if still:
-                state.healthy_energy.copy_(meter.energies())
-                for i, run in enumerate(runs):
-                    run.energy = _reference(state, rng, i)
-            for i, run in enumerate(runs):
-                run.arrived = 1 - (1 - run.arrived) * math.exp(-2 * friction * sizes[i])
-                arrived[i] += run.arrived / (last - first)
-            blown, fast = too_fast(moved, info.non_finite, state.healthy_energy)
-            for i, rows in _by_island(rng, fast):
-                _renew_momenta(rng, state, runs, i, rows)
-            for i, rows in _by_island(rng, blown):
-                many = 2 * int(rows.sum()) > len(rows)
-                _put_back(rng, state, runs, i, everyone if many else rows, late=late)
-                runs[i].step_size *= MOST_BLOWN if many else FEW_BLOWN
-                runs[i].excess, spoiled[i] = None, True
-        readings = meter.read()
-        for i, (run, heat) in enumerate(zip(runs, readings, strict=True)):
-            if spoiled[i]:
-                continue
-            virials[i].append(heat.virial)
-            time = (last - first) * friction * sizes[i]
-            excess = excess_heat(
-                heat,
-                blocks,
-                particles=rng.particles,
-                steps=last - first,
-                arrived=arrived[i],
-                time=time,
-            )
-            decision = decide(excess, heat.energy, run.excess, run.energy)
-            run.excess, run.energy = excess.likely, heat.energy
-            if decision.healthy:
-                island = _rows_of(i, rng)
-                state.healthy[island] = state.position[island]
-                state.healthy_energy[island] = meter.energies()[island]
-            if decision.put_back:
-                _put_back(rng, state, runs, i, everyone, late=late)
-            elif decision.renew:
-                _renew_momenta(rng, state, runs, i, everyone)
-            # What blows up in the last half of the run is counted, so nothing grows there any more.
-            growing = annealing == 1 and made + last / len(parts) < half
-            if growing or decision.factor < 1:
-                run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
-    for i, run in enumerate(runs):
-        run.epochs += 1
-        run.steps += len(parts)
-        run.sampling_steps += len(parts) if late else 0
-        if virials[i]:
-            run.virial = sum(virials[i]) / len(virials[i])
 
 
 def step_on_all_data(
@@ -196,10 +74,10 @@ def step_on_all_data(
             field.copy_(torch.where(stays, field, fresh))
     state.healthy.copy_(state.position)
     for i, run in enumerate(runs):
-        rows = _rows_of(i, rng)
+        rows = rows_of(i, rng)
         if bool(thrown[rows].any()):
             # The state before the step is healthy, but its momentum led nowhere.
-            _put_back(rng, state, runs, i, thrown[rows].cpu(), late=run.epochs >= half)
+            put_back(rng, state, runs, i, thrown[rows].cpu(), late=run.epochs >= half)
         run.non_finite += int((~torch.isfinite(errors[rows])).sum())
         growth = SEARCH_GROWTH if made < max(SEARCH_STEPS, steps / 4) else GROWTH
         factor = factor_for_errors(errors[rows], growth)
@@ -264,7 +142,7 @@ def make_exact_moves(
     state.log_likelihood.copy_(moved.log_likelihood)
     state.gradient.copy_(moved.gradient)
     for i, run in enumerate(runs):
-        rows = _rows_of(i, rng)
+        rows = rows_of(i, rng)
         acceptance = info.acceptance[rows].double().cpu()
         mean = float(acceptance.mean())
         run.acceptance.append(mean)
@@ -338,51 +216,3 @@ def correction(acceptance: float) -> float:
 
     ratio = math.sqrt(spread(WANTED_ACCEPTANCE) / spread(acceptance))
     return min(max(ratio, LEAST_CORRECTION), LARGEST_CORRECTION)
-
-
-def _rows_of(island: int, rng: IslandNoise) -> slice:
-    return slice(island * rng.particles, (island + 1) * rng.particles)
-
-
-def _reference(state: AutoState, rng: IslandNoise, island: int) -> float:
-    """U per coordinate where the particles of an island were last healthy."""
-    return float(state.healthy_energy[_rows_of(island, rng)].mean()) / state.position.shape[1]
-
-
-def _by_island(rng: IslandNoise, which: Tensor) -> list[tuple[int, Tensor]]:
-    """Islands with any of these particles, and which those are, `(particles,)` bool."""
-    if not bool(which.any()):
-        return []
-    rows = which.view(-1, rng.particles).cpu()
-    return [(i, each) for i, each in enumerate(rows) if bool(each.any())]
-
-
-def _put_back(
-    rng: IslandNoise,
-    state: AutoState,
-    runs: Sequence[AutoRun],
-    island: int,
-    which: Tensor,
-    *,
-    late: bool,
-) -> None:
-    """Put some particles of an island back to where they were healthy, with momenta drawn anew."""
-    rows = island_rows([island], rng.particles)[which].to(state.position.device)
-    _renew_momenta(rng, state, runs, island, which)
-    moved_back = (state.position[rows] != state.healthy[rows]).any(-1)
-    state.position[rows] = state.healthy[rows]
-    # Where particles have gone back on mini-batches, their gradient is not known any more, and the
-    # next step begins without its half kick.
-    state.gradient[rows[moved_back]] = 0.0
-    runs[island].energy = _reference(state, rng, island)
-    if late:
-        runs[island].note_restarts(which)
-
-
-def _renew_momenta(
-    rng: IslandNoise, state: AutoState, runs: Sequence[AutoRun], island: int, which: Tensor
-) -> None:
-    rows = island_rows([island], rng.particles)[which].to(state.position.device)
-    fresh = rng.select([island]).normal(state.position.shape[1], state.position.dtype)
-    state.momentum[rows] = fresh[which.to(fresh.device)]
-    runs[island].arrived = 0.0

@@ -10,9 +10,10 @@ never mentions which algorithm it is. No step is rejected: there is no acceptanc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from sbmc.checks import is_number, require, require_choice, require_count
 from sbmc.samplers.contract import EvaluationCount, Sampler
+from sbmc.samplers.inside_a_pass import Pace, begun_pass, with_begun_pass
 from sbmc.samplers.noise import IslandNoise, PhiloxNoise
 from sbmc.samplers.orders import BatchesInOrder, draw_orders
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
@@ -191,12 +193,13 @@ def run_passes(
         rng: the islands' noise; the order of the data is drawn from it too.
         start: whitened positions `(islands * particles, dim)`.
         report: called after every pass with all runs.
-        checkpointer: is offered the snapshot after every pass, as "passes".
+        checkpointer: is offered a snapshot after every pass, and now and then inside one, as
+            "passes".
 
     Returns:
         One run per island; those whose positions were not finite any more have failed, alone.
     """
-    batches = MiniBatches(target)
+    batches, pace = MiniBatches(target), Pace()
     if settings.noise == "philox":
         rng = PhiloxNoise(rng.generators, rng.particles, rng.device)
     runs = [PassesRun(step_size=settings.step_size) for _ in rng.generators]
@@ -212,21 +215,36 @@ def run_passes(
         if isinstance(rng, PhiloxNoise):
             streams = snapshot.tensors["streams"]
             rng = PhiloxNoise(rng.generators, rng.particles, rng.device, streams)
+    begun = begun_pass(snapshot)
     for epoch in range(first, settings.epochs):
         if not active:
             break
         noise, size = rng.select(active), settings.size_at(epoch)
         backwards = settings.paired and epoch % 2 == 1
-        if not backwards:
-            order = draw_orders(noise if batches.stream is None else noise.shared(), len(batches))
+        if begun is None:
+            done, broken = 0, torch.zeros(len(state.position), dtype=torch.bool)
+            if not backwards:
+                whose = noise if batches.stream is None else noise.shared()
+                order = draw_orders(whose, len(batches))
+            seed = 0 if batches.stream is None else _seed_of_pass(noise)
+        else:
+            order, broken = begun.tensors["order"].to(start.device), begun.tensors["broken"]
+            done, seed = begun.values["batches"], begun.values["seed"]
+            batches.seen, begun = begun.values["seen"], None
+        broken = broken.to(start.device)
         parts = BatchesInOrder(order, len(batches), settings.batch_size)
-        visited = reversed(parts) if backwards else parts
-        estimates = _estimates(batches, visited, settings.batch_size, noise)
-        broken = torch.zeros(len(state.position), dtype=torch.bool, device=start.device)
         # No value is looked at inside the loop: on a GPU, looking waits.
-        for estimate in estimates:
+        for estimate in _estimates(batches, parts, settings.batch_size, seed, backwards, done):
             state, info = step(noise, state, estimate, step_size=size)
             broken |= info.non_finite
+            done += 1
+            if done < len(parts) and pace.due():
+                inside = Snapshot(
+                    {"order": order, "broken": broken},
+                    {"batches": done, "seed": seed, "seen": batches.seen},
+                )
+                make = partial(_snapshot, state, runs, rng, list(active), epoch, None, inside)
+                checkpointer.offer_snapshot("passes", make)
         lost = broken.view(len(active), rng.particles).sum(1).tolist()
         positions = state.position.view(len(active), rng.particles, -1)
         for i, bad, position in zip(active, lost, positions, strict=True):
@@ -256,33 +274,44 @@ def _snapshot(
     active: list[int],
     epochs: int,
     order: Tensor | None,
+    inside: Snapshot | None = None,
 ) -> Snapshot:
     tensors, values = snapshot_of(state, runs, rng.generators)
     if isinstance(rng, PhiloxNoise):
         tensors["streams"] = rng.state
     if order is not None:
         tensors["order"] = order
-    return Snapshot(tensors, {**values, "active": active, "epochs": epochs})
+    snapshot = Snapshot(tensors, {**values, "active": active, "epochs": epochs})
+    return snapshot if inside is None else with_begun_pass(snapshot, inside)
+
+
+def _seed_of_pass(rng: IslandNoise) -> int:
+    """Of what is random in a stream, which one island reads."""
+    (generator,) = rng.generators
+    return int(torch.randint(2**62, (1,), generator=generator))
 
 
 def _estimates(
-    batches: MiniBatches, order: Iterable[Tensor], size: int, rng: IslandNoise
+    batches: MiniBatches, parts: BatchesInOrder, size: int, seed: int, backwards: bool, done: int
 ) -> Iterator[Estimate]:
     """The estimates of one pass, a batch after another.
 
     Args:
         batches: evaluate mini-batches.
-        order: the examples of each; `(particles, batch)`, or `(1, batch)` of a stream.
+        parts: the examples of each; `(particles, batch)`, or `(1, batch)` of a stream.
         size: examples per batch.
-        rng: the islands' noise. A stream, which one island reads, has its seed from it.
+        seed: of a stream.
+        backwards: whether the last batch comes first.
+        done: batches that are left out, since an earlier process has made their steps.
     """
+    numbers = range(len(parts))[::-1] if backwards else range(len(parts))
     if batches.stream is None:
-        for index in order:
-            yield partial(batches, index=index)
+        for number in numbers[done:]:
+            yield partial(batches, index=parts[number])
         return
-    (generator,) = rng.generators
-    seed = int(torch.randint(2**62, (1,), generator=generator))
-    for batch in batches.stream.read_pass(order, size, seed):
+    # A stream may have an order of its own, and its rows are checked: it is read from its start.
+    order = (parts[number] for number in numbers)
+    for batch in islice(batches.stream.read_pass(order, size, seed), done, None):
         yield partial(batches.shared, batch=batch)
 
 

@@ -48,12 +48,15 @@ class MiniBatches:
     Args:
         target: the target on all data. What is evaluated here is counted there, in whole epochs:
             n examples seen by one particle are one.
+
+    Attributes:
+        seen: examples that count towards the next whole epoch.
     """
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._examples = target.engine.rows
-        self._seen = 0
+        self.seen = 0
         self._kernel = target.engine.batch_kernel()
         self._factors: dict[int, Tensor] = {}
         if self._kernel is not None:
@@ -186,5 +189,5 @@ class MiniBatches:
 
     def _count(self, examples: int) -> None:
         """Add to the target's count what makes whole epochs, and keep the rest."""
-        whole, self._seen = divmod(self._seen + examples, len(self))
+        whole, self.seen = divmod(self.seen + examples, len(self))
         self._target.evaluations.gradient += whole

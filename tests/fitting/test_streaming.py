@@ -16,6 +16,7 @@ from sbmc.checks import BadInput
 from sbmc.fitting import streaming
 from sbmc.model.data import Examples
 from sbmc.model.streams import MapSource, open_stream
+from sbmc.samplers import inside_a_pass
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.streaming import require_all_data
 from sbmc.target.target import Evaluation
@@ -163,7 +164,9 @@ def test_the_frozen_part_is_computed_for_each_batch():
     assert len(posterior.predict(INPUTS).mean) == ROWS
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("between", [0.0, 1e9], ids=["inside a pass", "after a pass"])
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path, monkeypatch, between):
+    monkeypatch.setattr(inside_a_pass, "SECONDS_BETWEEN_OFFERS", between)
     folder = sbmc.CheckpointAt(tmp_path / "run", every=0)
     undisturbed = streamed(DATA).positions
     with pytest.raises(BadInput, match="an error in its batch"):

@@ -16,7 +16,14 @@ from torch import nn
 
 import sbmc
 from sbmc import AutoHMC
-from sbmc.samplers import auto_hmc, auto_phases, hmc_kernel, particle_steps, thermostat
+from sbmc.samplers import (
+    auto_batches,
+    auto_hmc,
+    auto_phases,
+    hmc_kernel,
+    particle_steps,
+    thermostat,
+)
 from sbmc.samplers.auto_phases import correction, leapfrog_steps, make_exact_moves
 from sbmc.samplers.auto_schedule import Schedule, schedule_of
 from sbmc.samplers.auto_state import AutoRun, AutoState, drift_in_words, virial_in_words
@@ -200,7 +207,7 @@ class TestExactness:
     def _hot(self, monkeypatch):
         """Dynamics that may be as hot as they come, and are not annealed."""
         monkeypatch.setattr(thermostat, "TOLERANCE_ON_AVERAGE", 2.0)
-        monkeypatch.setattr(auto_phases, "LEAST_ANNEALING", 1.0)
+        monkeypatch.setattr(auto_batches, "LEAST_ANNEALING", 1.0)
 
     @pytest.mark.usefixtures("_hot")
     def test_exact_moves_undo_what_mini_batches_have_heated(self):
@@ -304,14 +311,14 @@ class TestAnywhere:
         settings = AutoHMC(epochs=20)  # mini-batches alone
         (calm,) = settings.run(target, island_noise(8), start)
         assert calm.restarts == 0
-        blown_up, steps = auto_phases.too_fast, iter(range(1000))
+        blown_up, steps = auto_batches.too_fast, iter(range(1000))
 
         def third_blows_up(state, non_finite, reference):
             # In the first of the steps of the second half, which is the ninetieth of 180.
             non_finite[2] |= next(steps) == 90
             return blown_up(state, non_finite, reference)
 
-        monkeypatch.setattr(auto_phases, "too_fast", third_blows_up)
+        monkeypatch.setattr(auto_batches, "too_fast", third_blows_up)
         (run,) = settings.run(target, island_noise(8), start)
         assert run.restarted.tolist() == [k == 2 for k in range(8)]
         assert torch.isfinite(run.draws[0]).all()

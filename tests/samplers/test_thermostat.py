@@ -9,7 +9,7 @@ import torch
 from targets import island_noise
 
 from sbmc.samplers import thermostat
-from sbmc.samplers.auto_phases import pass_over_batches
+from sbmc.samplers.auto_batches import pass_over_batches
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.langevin import LangevinInfo, LangevinState
 from sbmc.samplers.thermostat import (
