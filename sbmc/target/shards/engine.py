@@ -25,6 +25,8 @@ from sbmc.target.shards.torchrun import torchrun_ranks
 
 # Gradients of one message, in float64. Particles that have more come in several messages.
 MESSAGE_BYTES = 2**28
+# The ranks of a process serve all its engines, and would mix up the messages of two threads.
+_ONE_EVALUATION = Lock()
 
 
 class ShardedEngine:
@@ -56,7 +58,6 @@ class ShardedEngine:
     def _start_empty(self) -> None:
         self._own: Shard | None = None
         self._token = object()  # stands for the shards that the other ranks hold
-        self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_whole": self._whole, "shards": self.shards, "_part": self._part}
@@ -196,7 +197,8 @@ class ShardedEngine:
         Raises:
             BadInput: a rank has fewer examples than there are parts.
         """
-        self._ranks()
+        with _ONE_EVALUATION:
+            self._ranks()
         fewest = len(self.examples) // self.ranks
         rule = f"from 1 to the number of examples of a rank, {fewest}"
         require(1 <= batches <= fewest, "scout_batches", rule, batches)
@@ -239,7 +241,7 @@ class ShardedEngine:
         index: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """Ask all ranks, evaluate the shard of this one meanwhile, and add everything up."""
-        with self._lock:
+        with _ONE_EVALUATION:
             ranks = self._ranks()
             own = self._own
             assert own is not None

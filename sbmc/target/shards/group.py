@@ -218,17 +218,21 @@ class Ranks:
         killed = [each for each, ending in endings.items() if "signal" in ending]
         lost = killed or lost
         named = " and ".join(f"rank {each}" for each in lost) or "a rank"
-        if endings:
+        late = "imed out" in text
+        if endings and (killed or not late):
             how = ", ".join(endings[each] for each in lost if each in endings)
-        elif "imed out" in text:
+        elif late:  # a rank that waits for another ends, too, but that is not the cause
             how = f"no answer within {self._timeout.total_seconds():g} seconds"
         else:
             how = "the connection was closed"
-        return (
+        message = (
             f"{named} of {self.size} was lost ({how}), and with it a part of the data. With a "
             "`checkpoint`, the same call goes on from the last snapshot, also with another number "
             "of `shards`."
         )
+        if killed or not late:
+            return message
+        return f"{message} If it was only slow, give `sbmc.Shards` a longer `timeout`."
 
     def _closed(self) -> list[int]:
         """The ranks whose connections are closed, asked one by one."""

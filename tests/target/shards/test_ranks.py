@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,19 @@ def test_equal_numbers_of_ranks_give_equal_bits():
     # Islands in worker processes, each with ranks of its own, have the same bits too.
     apart = fit_regression(hmc, 10, executor=sbmc.Processes(workers=1), **settings)
     assert torch.equal(apart.positions, first.positions)
+
+
+def test_engines_of_two_threads_take_turns_with_the_ranks():
+    targets = [in_ranks(network_target(), 2, threads=1) for _ in range(2)]
+    positions = [torch.randn(2 + i, targets[0].dim) for i in range(2)]
+    expected = [target(some).gradient for target, some in zip(targets, positions, strict=True)]
+
+    def many_times(i: int) -> bool:
+        found = [targets[i](positions[i]).gradient for _ in range(10)]
+        return all(torch.equal(one, expected[i]) for one in found)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(many_times, range(2)))
 
 
 def test_an_error_in_a_rank_names_it_and_leaves_the_others_in_step():
