@@ -244,6 +244,16 @@ def test_a_rank_that_dies_between_two_evaluations(monkeypatch):
         sharded(positions)
 
 
+def test_ranks_that_are_connected_leave_nothing_on_the_disk(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    started.close_ranks()
+    target = network_target()
+    in_ranks(target, 3)(torch.randn(1, target.dim))
+    # So a process that is killed leaves nothing either.
+    assert started._running is not None
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_rank_that_does_not_start_says_so(monkeypatch):
     monkeypatch.setattr(local_ranks, "_BEGIN", "raise SystemExit(7)")
     with pytest.raises(RankLost, match=r"rank \d of 2 did not start \(its process ended: 7\)"):
