@@ -127,6 +127,25 @@ def test_mini_batches_of_ranks_sample_what_one_process_samples():
     torch.testing.assert_close(three.positions, one.positions, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize(("epochs", "examples", "most"), [(40, 2000, 1e-9), (160, 300, 1e-4)])
+def test_two_ranks_differ_from_one_process_by_nothing_but_rounding(epochs, examples, most):
+    # The default sampler on mini-batches, and on all data. Its chains amplify
+    # rounding, as docs/ranks.md shows, so that differences of 1e-17 grow to 1e-5 on all data.
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    inputs = torch.randn(examples, 5, dtype=torch.float64)
+    data = inputs, (inputs[:, 0] > inputs[:, 1]).long()
+    sampler = sbmc.AutoHMC(epochs=epochs)
+    options = {"s": 0.1, "sampler": sampler, "particles": 4, "seed": 0, "progress": False}
+    one = sbmc.fit(model, data, **options)
+    two = sbmc.fit(model, data, compute=sbmc.Compute(shards=2), **options)
+    assert (two.positions - one.positions).abs().max() <= most
+    # The planted bug: labels of a rank that belong to its neighbours.
+    wrong = inputs, torch.cat([data[1][:-20], data[1][-20:].roll(1)])
+    other = sbmc.fit(model, wrong, **options)
+    assert (other.positions - one.positions).abs().max() > 100 * most
+
+
 def test_equal_numbers_of_ranks_give_equal_bits():
     settings = {"shards": Shards(3, timeout=TIMEOUT)}
     hmc = sbmc.HMC(steps=10)
