@@ -82,7 +82,7 @@ class Ranks:
         threads: int | None = None,
     ) -> None:
         self._group, self._ending, self._restartable = group, ending, restartable
-        self.threads = threads
+        self.threads, self.timeout = threads, timeout
         self._timeout = datetime.timedelta(seconds=timeout)
         self.rank, self.size = group.rank(), group.size()
         self.loaded: object = None  # whose shards the other ranks hold
@@ -119,15 +119,14 @@ class Ranks:
         first, *numbers = header.tolist()
         return Command(first), numbers
 
-    def broadcast(self, tensor: Tensor, timeout: datetime.timedelta | None = None) -> Tensor:
+    def broadcast(self, tensor: Tensor, timeout: datetime.timedelta | None = None) -> None:
         """Send a tensor of rank 0 to all; elsewhere it is overwritten."""
         options = dist.BroadcastOptions()
         options.rootRank, options.timeout = 0, timeout or self._timeout
         with self._named():
             self._group.broadcast([tensor], options).wait()
-        return tensor
 
-    def reduce(self, tensor: Tensor) -> Tensor:
+    def reduce(self, tensor: Tensor) -> None:
         """Add up tensors of all ranks in that of rank 0; those of the others become worthless.
 
         The order of the sum follows from the number of ranks alone, and so do its bits.
@@ -136,7 +135,6 @@ class Ranks:
         options.rootRank, options.timeout = 0, self._timeout
         with self._named():
             self._group.reduce([tensor], options).wait()
-        return tensor
 
     def answers(self, rows: int) -> Callable[[], list[Tensor]]:
         """Begin to receive a tensor `(rows + 1,)` from every other rank.

@@ -68,7 +68,7 @@ def join_group(store: dist.Store, rank: int, size: int, address: str) -> dist.Pr
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
     try:
         group = dist.ProcessGroupGloo(store, rank, size, options)
-        group.barrier().wait()
+        group.barrier().wait()  # type: ignore[attr-defined]
     except RuntimeError as error:
         raise RankLost(f"the {size} ranks could not be connected ({error}).") from error
     return group

@@ -25,6 +25,8 @@ from sbmc.target.shards.started import close_ranks
 Result = TypeVar("Result")
 
 _active: Ranks | None = None
+# Kept from one call to the next, since a group has threads and connections that stay.
+_joined: Ranks | None = None
 # The ranks that a process has started are ended with the function that they were started for. A
 # second thread waits for that, or it would lose them in the middle of its own.
 _ONE_FUNCTION = Lock()
@@ -133,6 +135,10 @@ def _left_to_rank_zero() -> Iterator[None]:
 
 
 def _join(shards: Shards) -> Ranks:
+    global _joined
+    if _joined is not None and not _joined.broken and _joined.timeout == shards.timeout:
+        _joined.loaded = None  # at the end of a call the other ranks forget their shards
+        return _joined
     launched = dist.is_initialized() or all(n in os.environ for n in ("RANK", "WORLD_SIZE"))
     rule = "a number, or 'torchrun' in a script that torchrun has started"
     require(launched, "shards", rule, Phrase(f"{TORCHRUN!r} in a process of its own"))
@@ -144,10 +150,13 @@ def _join(shards: Shards) -> Ranks:
         atexit.register(_leave)
     # A group of its own, so that messages of the script's training cannot be mixed up with ours.
     group = dist.new_group(timeout=timedelta(seconds=shards.timeout))
-    return Ranks(group, shards.timeout, restartable=False)
+    _joined = Ranks(group, shards.timeout, restartable=False)
+    return _joined
 
 
 def _leave() -> None:
+    global _joined
+    _joined = None
     if dist.is_initialized():
         dist.destroy_process_group()
 

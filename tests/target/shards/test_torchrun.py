@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from repository import ROOT
 
 from sbmc.islands.scheduler import Interrupted
-from sbmc.target.shards.group import unpacked
-from sbmc.target.shards.torchrun import _packed_error
+from sbmc.target.shards.group import Ranks, unpacked
+from sbmc.target.shards.settings import Shards
+from sbmc.target.shards.torchrun import _leave, _packed_error, torchrun_ranks, with_ranks
 
 pytestmark = pytest.mark.integration
 
@@ -62,6 +64,27 @@ def test_ctrl_c_is_left_to_rank_0_which_saves_a_snapshot(tmp_path):
     positions, attempts = torch.load(run / "posterior-1.pt")
     assert attempts == 2
     assert torch.equal(positions, torch.load(quiet / "posterior-0.pt")[0])
+
+
+def test_calls_of_one_script_share_their_connections(tmp_path):
+    # A sweep of hundreds of fits would run out of files.
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    groups: list[Ranks] = []
+
+    def group_of(timeout: float) -> Ranks:
+        with_ranks(lambda: groups.append(torchrun_ranks()), Shards("torchrun", timeout=timeout))
+        return groups[-1]
+
+    try:
+        first = group_of(60)
+        assert group_of(60) is first
+        other = group_of(5)
+        assert other is not first
+        other.broken = True
+        assert group_of(5) is not other
+    finally:
+        _leave()
 
 
 def test_every_error_can_be_sent_to_the_other_ranks():
