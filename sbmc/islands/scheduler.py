@@ -46,6 +46,10 @@ class Interrupted(KeyboardInterrupt):
         )
         self.done, self.islands, self.path = done, islands, path
 
+    def __reduce__(self) -> tuple[type[Interrupted], tuple[int, int, str]]:
+        """Rank 0 sends it to the other ranks."""
+        return Interrupted, (self.done, self.islands, self.path)
+
 
 def run_batches(
     job: Job,

@@ -25,6 +25,8 @@ from sbmc.target.shards.torchrun import torchrun_ranks
 
 # Gradients of one message, in float64. Particles that have more come in several messages.
 MESSAGE_BYTES = 2**28
+# The ranks of a process serve all its engines, and would mix up the messages of two threads.
+_ONE_EVALUATION = Lock()
 
 
 class ShardedEngine:
@@ -35,7 +37,7 @@ class ShardedEngine:
     order that follows from the number of ranks; so equal numbers of ranks give equal bits.
 
     Args:
-        whole: the engine of all data. It answers what needs a few examples, such as the watched
+        engine: of all data. It answers what needs a few examples, such as the watched
             predictions; what it has prepared is freed.
         shards: how many ranks, and who starts them.
         part: which part of how many is evaluated; all data by default.
@@ -45,25 +47,24 @@ class ShardedEngine:
     """
 
     def __init__(
-        self, whole: LikelihoodEngine, shards: Shards, part: tuple[int, int] = (1, 0)
+        self, engine: LikelihoodEngine, shards: Shards, part: tuple[int, int] = (1, 0)
     ) -> None:
-        self._whole, self.shards, self._part = whole, shards, part
-        whole.forget_prepared()
+        self._engine, self.shards, self._part = engine, shards, part
+        engine.forget_prepared()
         rule = f"at most the number of examples, {len(self.examples)}"
         require(self.ranks <= len(self.examples), "shards", rule, self.ranks)
         self._start_empty()
 
     def _start_empty(self) -> None:
-        self._own: Shard | None = None
+        self._shard: Shard | None = None
         self._token = object()  # stands for the shards that the other ranks hold
-        self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_whole": self._whole, "shards": self.shards, "_part": self._part}
+        return {"_engine": self._engine, "shards": self.shards, "_part": self._part}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._whole.forget_prepared()
+        self._engine.forget_prepared()
         self._start_empty()
 
     # What all data are asked, of which rank 0 knows enough.
@@ -76,27 +77,27 @@ class ShardedEngine:
     @property
     def limited(self) -> bool:
         """Whether a memory limit has made chunks smaller."""
-        return self._whole.limited
+        return self._engine.limited
 
     @property
     def chunks(self) -> Chunks:
         """Chunk sizes, which all ranks have."""
-        return self._whole.chunks
+        return self._engine.chunks
 
     @property
     def dim(self) -> int:
         """Number of sampled parameters."""
-        return self._whole.dim
+        return self._engine.dim
 
     @property
     def width(self) -> int:
         """Bytes of one parameter vector."""
-        return self._whole.width
+        return self._engine.width
 
     @property
     def block_sizes(self) -> tuple[int, ...]:
         """Number of elements of each sampled parameter."""
-        return self._whole.block_sizes
+        return self._engine.block_sizes
 
     @property
     def shareable(self) -> bool:
@@ -106,12 +107,12 @@ class ShardedEngine:
     @property
     def examples(self) -> Examples:
         """The data of all ranks."""
-        return self._whole.examples
+        return self._engine.examples
 
     @property
     def rows(self) -> int:
         """How many examples the ranks have together."""
-        return self._whole.rows
+        return self._engine.rows
 
     @property
     def stream(self) -> None:
@@ -120,30 +121,30 @@ class ShardedEngine:
 
     def on(self, examples: Examples) -> LikelihoodEngine:
         """The engine of other data, in this process alone."""
-        return self._whole.on(examples)
+        return self._engine.on(examples)
 
     @property
     def path(self) -> str:
         """How the model is evaluated."""
-        return self._whole.path
+        return self._engine.path
 
     @property
     def kernel(self) -> str | None:
         """The name of the kernel; None if autograd computes the gradient."""
-        return self._whole.kernel
+        return self._engine.kernel
 
     @property
     def kernel_reason(self) -> str:
         """Why no compiled kernel is used, in words."""
-        return self._whole.kernel_reason
+        return self._engine.kernel_reason
 
     def predictions(self, theta: Tensor, index: Tensor, most: int) -> Tensor:
         """Predictions for some examples, by rank 0 alone."""
-        return self._whole.predictions(theta, index, most)
+        return self._engine.predictions(theta, index, most)
 
     def parts(self, *, prepare: bool = True) -> Parts:
         """The parts of the engine of all data."""
-        return self._whole.parts(prepare=prepare)
+        return self._engine.parts(prepare=prepare)
 
     # What the ranks compute together.
 
@@ -196,13 +197,14 @@ class ShardedEngine:
         Raises:
             BadInput: a rank has fewer examples than there are parts.
         """
-        self._ranks()
+        with _ONE_EVALUATION:
+            self._ranks()
         fewest = len(self.examples) // self.ranks
         rule = f"from 1 to the number of examples of a rank, {fewest}"
         require(1 <= batches <= fewest, "scout_batches", rule, batches)
-        parts = [ShardedEngine(self._whole, self.shards, (batches, i)) for i in range(batches)]
+        parts = [ShardedEngine(self._engine, self.shards, (batches, i)) for i in range(batches)]
         for part in parts:
-            part._own, part._token = self._own, self._token
+            part._shard, part._token = self._shard, self._token
         return parts
 
     def batch_kernel(self) -> BatchKernel:
@@ -239,10 +241,10 @@ class ShardedEngine:
         index: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """Ask all ranks, evaluate the shard of this one meanwhile, and add everything up."""
-        with self._lock:
+        with _ONE_EVALUATION:
             ranks = self._ranks()
-            own = self._own
-            assert own is not None
+            shard = self._shard
+            assert shard is not None
             theta = theta.contiguous()
             columns = 0 if index is None else index.shape[1]
             with ranks.in_step():
@@ -251,11 +253,12 @@ class ShardedEngine:
                 if index is not None:
                     ranks.broadcast(index.contiguous())
                 answers = ranks.answers(len(theta))
-                sums, error = attempt(lambda: evaluate(own, theta))
+                sums, error = attempt(lambda: evaluate(shard, theta))
                 values = answers()
                 if command is not Command.FORWARD:
-                    gradient = torch.zeros_like(theta, dtype=torch.float64)
-                    gradient = gradient if sums is None else sums[1].contiguous()
+                    # The others wait for this rank's part of the sum, even if it has failed.
+                    nothing = torch.zeros_like(theta, dtype=torch.float64)
+                    gradient = nothing if sums is None else sums[1].contiguous()
                     ranks.reduce(gradient)
                 failures = ranks.failures(values)
             if error is not None:
@@ -270,7 +273,7 @@ class ShardedEngine:
     def _ranks(self) -> Ranks:
         """The ranks, with the shards of this engine."""
         ranks = torchrun_ranks() if self.shards.by_torchrun else started_ranks(self.shards)
-        if self._own is None or ranks.loaded is not self._token:
+        if self._shard is None or ranks.loaded is not self._token:
             self._load(ranks)
         return ranks
 
@@ -278,13 +281,13 @@ class ShardedEngine:
         rows = even_chunks(len(self.examples), ranks.size)
         threads = ranks.threads or self.shards.threads_each
         logger.info("shards: %d examples in %d ranks", len(self.examples), ranks.size)
-        self._own = Shard(self._whole.part(rows[0]), 0, threads)
+        self._shard = Shard(self._engine.part(rows[0]), 0, threads)
         with ranks.in_step():
             ranks.command(Command.LOAD)
             answers = ranks.answers(0)
             for rank in ranks.others:
-                engine = self._whole.part(rows[rank], prepare=False)
-                ranks.send(packed((engine, rows[rank].start, threads)), rank)
+                part = self._engine.part(rows[rank], prepare=False)
+                ranks.send(packed((part, rows[rank].start, threads)), rank)
             failures = ranks.failures(answers())
         if failures:
             raise FailedInRank("; ".join(failures))

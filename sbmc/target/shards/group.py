@@ -82,7 +82,7 @@ class Ranks:
         threads: int | None = None,
     ) -> None:
         self._group, self._ending, self._restartable = group, ending, restartable
-        self.threads = threads
+        self.threads, self.timeout = threads, timeout
         self._timeout = datetime.timedelta(seconds=timeout)
         self.rank, self.size = group.rank(), group.size()
         self.loaded: object = None  # whose shards the other ranks hold
@@ -119,15 +119,14 @@ class Ranks:
         first, *numbers = header.tolist()
         return Command(first), numbers
 
-    def broadcast(self, tensor: Tensor, timeout: datetime.timedelta | None = None) -> Tensor:
+    def broadcast(self, tensor: Tensor, timeout: datetime.timedelta | None = None) -> None:
         """Send a tensor of rank 0 to all; elsewhere it is overwritten."""
         options = dist.BroadcastOptions()
         options.rootRank, options.timeout = 0, timeout or self._timeout
         with self._named():
             self._group.broadcast([tensor], options).wait()
-        return tensor
 
-    def reduce(self, tensor: Tensor) -> Tensor:
+    def reduce(self, tensor: Tensor) -> None:
         """Add up tensors of all ranks in that of rank 0; those of the others become worthless.
 
         The order of the sum follows from the number of ranks alone, and so do its bits.
@@ -136,7 +135,6 @@ class Ranks:
         options.rootRank, options.timeout = 0, self._timeout
         with self._named():
             self._group.reduce([tensor], options).wait()
-        return tensor
 
     def answers(self, rows: int) -> Callable[[], list[Tensor]]:
         """Begin to receive a tensor `(rows + 1,)` from every other rank.
@@ -218,17 +216,21 @@ class Ranks:
         killed = [each for each, ending in endings.items() if "signal" in ending]
         lost = killed or lost
         named = " and ".join(f"rank {each}" for each in lost) or "a rank"
-        if endings:
+        late = "imed out" in text
+        if endings and (killed or not late):
             how = ", ".join(endings[each] for each in lost if each in endings)
-        elif "imed out" in text:
+        elif late:  # a rank that waits for another ends, too, but that is not the cause
             how = f"no answer within {self._timeout.total_seconds():g} seconds"
         else:
             how = "the connection was closed"
-        return (
+        message = (
             f"{named} of {self.size} was lost ({how}), and with it a part of the data. With a "
             "`checkpoint`, the same call goes on from the last snapshot, also with another number "
             "of `shards`."
         )
+        if killed or not late:
+            return message
+        return f"{message} If it was only slow, give `sbmc.Shards` a longer `timeout`."
 
     def _closed(self) -> list[int]:
         """The ranks whose connections are closed, asked one by one."""

@@ -42,27 +42,30 @@ class LocalRanks:
     def __init__(self, shards: Shards) -> None:
         self.shards, self.owner = shards, os.getpid()
         size, threads = int(shards.ranks), shards.threads_each
-        self._folder = tempfile.mkdtemp(prefix="sbmc-ranks-")
+        folder = tempfile.mkdtemp(prefix="sbmc-ranks-")
         limits = {f"{name}_NUM_THREADS": str(threads) for name in _THREADS}
         paths = [path or os.getcwd() for path in sys.path]
-        settings = str(self.owner), self._folder, str(size), str(shards.timeout)
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", _BEGIN, *settings, str(rank), *paths],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno() if _has_file(sys.stderr) else subprocess.DEVNULL,
-                env={**os.environ, **limits},
-            )
-            for rank in range(1, size)
-        ]
+        settings = str(self.owner), folder, str(size), str(shards.timeout)
+        self._processes: list[subprocess.Popen[bytes]] = []
         try:
-            store = dist.FileStore(os.path.join(self._folder, "store"), size)
+            for rank in range(1, size):
+                process = subprocess.Popen(
+                    [sys.executable, "-c", _BEGIN, *settings, str(rank), *paths],
+                    stdin=subprocess.DEVNULL,
+                    stdout=sys.stderr.fileno() if _has_file(sys.stderr) else subprocess.DEVNULL,
+                    env={**os.environ, **limits},
+                )
+                self._processes.append(process)
+            store = dist.FileStore(os.path.join(folder, "store"), size)
             wait_for_ranks(store, size, self._has_ended, self.ending)
             group = join_group(store, 0, size, LOOPBACK)
             self.ranks = Ranks(group, shards.timeout, self.ending)
         except BaseException:
             self.close()
             raise
+        finally:
+            # Now, since a process that is killed leaves what it would remove at its end.
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _has_ended(self, rank: int) -> bool:
         return self._processes[rank - 1].poll() is not None
@@ -89,7 +92,6 @@ class LocalRanks:
                 process.kill()
             for process in self._processes:
                 process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def run_rank(parent: str, folder: str, size: str, timeout: str, rank: str) -> None:

@@ -52,18 +52,26 @@ def wait_for_ranks(
 
 
 def join_group(store: dist.Store, rank: int, size: int, address: str) -> dist.ProcessGroupGloo:
-    """Connect to all other ranks.
+    """Connect to all other ranks; when this returns, all are connected, and none needs the store.
 
     Args:
         store: through which they exchange their addresses.
         rank: of this process.
         size: of the group.
         address: of this machine, at which the other ranks reach it.
+
+    Raises:
+        RankLost: one of them was lost meanwhile.
     """
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     options._timeout = timedelta(seconds=START)
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
-    return dist.ProcessGroupGloo(store, rank, size, options)
+    try:
+        group = dist.ProcessGroupGloo(store, rank, size, options)
+        group.barrier().wait()  # type: ignore[attr-defined]
+    except RuntimeError as error:
+        raise RankLost(f"the {size} ranks could not be connected ({error}).") from error
+    return group
 
 
 def _ready(rank: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,10 @@ from sbmc.checks import is_number, is_whole, require, require_count
 TORCHRUN = "torchrun"
 # A broken connection is noticed at once. This is for a rank that hangs, or whose network does.
 TIMEOUT = 600.0
+# More processes of one machine than anyone can mean.
+MOST_RANKS = 4096
+# What `torch.distributed` can count: it has whole milliseconds, and fails above some years.
+LEAST_TIMEOUT, LONGEST_TIMEOUT = 0.001, 365 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,9 @@ the ranks that torchrun has started, but got 0.
         named = isinstance(self.ranks, str) and self.ranks == TORCHRUN
         counted = is_whole(self.ranks) and 1 <= int(self.ranks) <= MOST_RANKS
         require(named or counted, "shards", rule, self.ranks)
-        good = is_number(self.timeout) and 0 < self.timeout < math.inf
-        require(good, "timeout", "a positive number of seconds", self.timeout)
+        good = is_number(self.timeout) and LEAST_TIMEOUT <= self.timeout <= LONGEST_TIMEOUT
+        rule = f"a number of seconds from {LEAST_TIMEOUT:g} to {LONGEST_TIMEOUT:,}, which is a year"
+        require(good, "timeout", rule, self.timeout)
         require_count("threads", self.threads, optional=True)
 
     @property
@@ -67,10 +71,6 @@ the ranks that torchrun has started, but got 0.
         here = torch.get_num_threads()
         shared = here if self.by_torchrun else max(1, here // int(self.ranks))
         return self.threads or shared
-
-
-# More processes of one machine than anyone can mean.
-MOST_RANKS = 4096
 
 
 def as_shards(value: Any) -> Shards | None:

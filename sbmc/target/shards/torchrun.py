@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
@@ -13,6 +16,7 @@ import torch.distributed as dist
 
 from sbmc.checks import Phrase, require
 from sbmc.log import logger
+from sbmc.model.threads import Lock
 from sbmc.target.shards.group import RankLost, Ranks, packed, unpacked
 from sbmc.target.shards.serving import serve
 from sbmc.target.shards.settings import TORCHRUN, Shards
@@ -21,13 +25,19 @@ from sbmc.target.shards.started import close_ranks
 Result = TypeVar("Result")
 
 _active: Ranks | None = None
+# Kept from one call to the next, since a group has threads and connections that stay.
+_joined: Ranks | None = None
+# The ranks that a process has started are ended with the function that they were started for. A
+# second thread waits for that, or it would lose them in the middle of its own.
+_ONE_FUNCTION = Lock()
 
 
 def with_ranks(function: Callable[[], Result], shards: Shards | None) -> Result:
     """Run a function that evaluates shards, and end the ranks that were started for it.
 
     Args:
-        function: what to run; by torchrun's ranks, on rank 0.
+        function: what to run; by torchrun's ranks, on rank 0. Of several threads with ranks to
+            start, one runs its function at a time.
         shards: the settings; None for one process.
 
     Returns:
@@ -42,10 +52,11 @@ def with_ranks(function: Callable[[], Result], shards: Shards | None) -> Result:
         return on_rank_zero(function, shards)
     rule = f"{TORCHRUN!r} in a script that torchrun has started, where each rank would start others"
     require(not dist.is_torchelastic_launched(), "shards", rule, shards.ranks)
-    try:
-        return function()
-    finally:
-        close_ranks()
+    with _ONE_FUNCTION:
+        try:
+            return function()
+        finally:
+            close_ranks()
 
 
 def torchrun_ranks() -> Ranks:
@@ -85,7 +96,9 @@ def on_rank_zero(function: Callable[[], Result], shards: Shards) -> Result:
     ranks = _join(shards)
     device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else None
     if ranks.rank != 0:
-        error, result = unpacked(serve(ranks, device), device)
+        with _left_to_rank_zero():
+            last = serve(ranks, device)
+        error, result = unpacked(last, device)
         if error is not None:
             raise error
         return result
@@ -103,7 +116,29 @@ def on_rank_zero(function: Callable[[], Result], shards: Shards) -> Result:
     return result
 
 
+@contextmanager
+def _left_to_rank_zero() -> Iterator[None]:
+    """Ignore Ctrl-C, of which torchrun tells every rank.
+
+    Rank 0 needs the others until it has saved its snapshot, and then tells them to end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python gives signals to the main thread alone
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        # None if the handler was not set from Python; it cannot be set again then.
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
 def _join(shards: Shards) -> Ranks:
+    global _joined
+    if _joined is not None and not _joined.broken and _joined.timeout == shards.timeout:
+        _joined.loaded = None  # at the end of a call the other ranks forget their shards
+        return _joined
     launched = dist.is_initialized() or all(n in os.environ for n in ("RANK", "WORLD_SIZE"))
     rule = "a number, or 'torchrun' in a script that torchrun has started"
     require(launched, "shards", rule, Phrase(f"{TORCHRUN!r} in a process of its own"))
@@ -115,10 +150,13 @@ def _join(shards: Shards) -> Ranks:
         atexit.register(_leave)
     # A group of its own, so that messages of the script's training cannot be mixed up with ours.
     group = dist.new_group(timeout=timedelta(seconds=shards.timeout))
-    return Ranks(group, shards.timeout, restartable=False)
+    _joined = Ranks(group, shards.timeout, restartable=False)
+    return _joined
 
 
 def _leave() -> None:
+    global _joined
+    _joined = None
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -134,6 +172,8 @@ def _end(ranks: Ranks, answer: bytes) -> None:
 
 def _packed_error(error: BaseException) -> bytes:
     try:
-        return packed((error, None))
+        data = packed((error, None))
+        unpacked(data)  # many classes of errors can be packed, and not be made again
+        return data
     except Exception:
         return packed((RuntimeError(f"{type(error).__name__}: {error}"), None))

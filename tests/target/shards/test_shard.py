@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,8 +14,8 @@ import sbmc
 from sbmc.checks import BadInput
 from sbmc.model.threads import even_chunks
 from sbmc.target.minibatch import MiniBatches
-from sbmc.target.shards import ShardedEngine, Shards, as_shards
-from sbmc.target.shards.group import RankLost, packed, unpacked
+from sbmc.target.shards import ShardedEngine, Shards, as_shards, with_ranks
+from sbmc.target.shards.group import RankLost, Ranks, packed, unpacked
 from sbmc.target.shards.serving import Shard
 
 
@@ -102,6 +104,37 @@ def test_a_lost_rank_survives_the_way_between_processes():
     assert (str(again), again.restartable) == ("rank 1 of 2 was lost", False)
 
 
+@pytest.mark.parametrize(
+    ("text", "ending", "how", "advice"),
+    [
+        ("Timed out", "its process ended: 1", "no answer within 2 seconds", True),
+        ("Timed out", "its process ended by signal 9", "its process ended by signal 9", False),
+        ("Timed out", "", "no answer within 2 seconds", True),
+        ("closed", "its process ended: 1", "its process ended: 1", False),
+        ("closed", "", "the connection was closed", False),
+    ],
+)
+def test_a_lost_rank_is_said_to_be_lost_by_its_cause(text, ending, how, advice):
+    group = SimpleNamespace(rank=lambda: 0, size=lambda: 2)
+    ranks = Ranks(group, 2.0, lambda rank: ending)
+    with pytest.raises(RankLost, match=rf"rank 1 of 2 was lost \({how}\)") as lost, ranks._named(1):
+        raise RuntimeError(text)
+    assert ("a longer `timeout`" in str(lost.value)) == advice
+
+
+def test_a_second_thread_waits_until_the_first_has_ended_its_ranks():
+    began = threading.Event()
+    second = threading.Thread(target=lambda: with_ranks(began.set, Shards(2)))
+
+    def first():
+        second.start()
+        return began.wait(0.5)
+
+    assert not with_ranks(first, Shards(2))
+    second.join()
+    assert began.is_set()
+
+
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "torch-run", "", [2], float("nan"), 10**9])
 def test_shards_that_are_refused(value):
     with pytest.raises(BadInput, match="`shards` must be"):
@@ -116,6 +149,9 @@ def test_shards_that_are_refused(value):
         ({"timeout": 0}, "timeout"),
         ({"timeout": float("inf")}, "timeout"),
         ({"timeout": "1s"}, "timeout"),
+        ({"timeout": -1}, "timeout"),
+        ({"timeout": 1e-6}, "timeout"),
+        ({"timeout": 1e300}, "timeout"),
         ({"threads": 0}, "threads"),
         ({"threads": 1.5}, "threads"),
     ],

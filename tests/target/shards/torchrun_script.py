@@ -1,9 +1,11 @@
 """A script for torchrun: samples the conjugate regression by the ranks of torchrun.
 
-Arguments: the folder of the checkpoint, then the rank that kills itself in mid-run, or -1.
+Arguments: the folder of the checkpoint, then the rank that kills itself in mid-run, `all` for ranks
+that all get a Ctrl-C there, or `none`.
 """
 
 import os
+import signal
 import sys
 
 import torch
@@ -12,20 +14,22 @@ from targets import conjugate_regression
 import sbmc
 
 
-def deadly_likelihood(deadly: int):
+def deadly_likelihood(deadly: str):
     made = [0]
+    ending = signal.SIGINT if deadly == "all" else signal.SIGKILL
 
     def log_prob(outputs, targets):
         made[0] += 1
-        if int(os.environ["RANK"]) == deadly and made[0] > 300:
-            os.kill(os.getpid(), 9)
+        # Asked here, since the other ranks have copies of what rank 0 has made.
+        if deadly in ("all", os.environ["RANK"]) and made[0] == 300:
+            os.kill(os.getpid(), ending)
         errors = (outputs.reshape(targets.shape) - targets).square()
         return -errors.reshape(len(targets), -1).sum(-1) / (2 * 0.64)
 
     return log_prob
 
 
-def main(folder: str, deadly: int) -> None:
+def main(folder: str, deadly: str) -> None:
     rank, problem = int(os.environ["RANK"]), conjugate_regression()
     posterior = sbmc.fit(
         problem.model,
@@ -44,4 +48,4 @@ def main(folder: str, deadly: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2])
