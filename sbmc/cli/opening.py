@@ -64,11 +64,23 @@ def kind_of_data(path: Path) -> str:
             f"`data` must be a file or a folder that exists, but got '{path}'.{_beside(path)}"
         )
     if path.is_dir():
+        _refuse_shards(path)
         return PICTURES
     name = path.name.lower()
     table, arrays = name.endswith(TABLES), name.endswith(".npz")
     require(table or arrays, "data", "; ".join(_FORMS.values()), str(path))
     return TABLE if table else ARRAYS
+
+
+def _refuse_shards(folder: Path) -> None:
+    """Refuse a folder whose files are parts of one data set, which Python reads and a shell not."""
+    for suffix in (".npz", ".parquet"):
+        if any(folder.glob(f"*{suffix}")):
+            raise BadInput(
+                f"`data` must be one file or a folder of pictures, but got '{folder}' with files "
+                f"*{suffix}. Python reads them all: sbmc.fit(net, "
+                f"sbmc.datasets.ShardedFiles({str(folder)!r}), sampler=sbmc.SGHMC())."
+            )
 
 
 def require_new_file(path: Path) -> None:

@@ -19,11 +19,12 @@ from sbmc.model.dataset_inputs import is_dataset
 from sbmc.model.hugging_face import in_torch_format, refuse_splits
 from sbmc.model.loaders import chosen_rows
 from sbmc.model.reading import dataset_length, iterable_loader, read_batch
+from sbmc.model.stream_survey import is_repeated
 from sbmc.model.streams import LoaderSource, MapSource, Streamed, open_stream
 
 # Data sets that would take more bytes are streamed, if no memory limit says otherwise.
 STREAM_BYTES = 4 * 2**30
-SAMPLERS = "a sampler on mini-batches, such as sampler=sbmc.SGHMC(...)"
+SAMPLERS = "a sampler on mini-batches, such as sampler=sbmc.SGHMC()"
 
 
 def training_data(request: FitRequest) -> Examples:
@@ -48,9 +49,11 @@ def training_data(request: FitRequest) -> Examples:
         _require_sampler(request, "iterable data")
         return _iterable_stream(data, inner, augmented=compute.augment)
     if isinstance(data, Examples) or not (isinstance(data, DataLoader) or is_dataset(data)):
-        rule = "left out for arrays, which are held, or read in place if they are mapped from files"
+        rule = (
+            "left out for arrays and lists, which are held, or read in place if mapped from files"
+        )
         require(not compute.streaming, "streaming", rule, compute.streaming)
-        rule = "left out for arrays, whose rows are the same each time; give a data set or a loader"
+        rule = "left out for arrays and lists, whose rows are the same each time; give a data set"
         require(not compute.augment, "augment", rule, compute.augment)
         return as_examples(data)
     if compute.streaming is False:
@@ -148,13 +151,14 @@ def _iterable_stream(data: Any, dataset: Any, *, augmented: bool) -> Streamed:
     rule = "a DataLoader without drop_last: rows that it drops would be no data"
     require(not loader.drop_last, "data", rule, Phrase("drop_last=True"))
     stream = open_stream(LoaderSource(loader), augmented=augmented)
+    parts = "each has to read a part of its own: torch.utils.data.get_worker_info"
     if hasattr(dataset, "__len__"):
         length = dataset_length(dataset, "data")
-        rule = (
-            f"an iterable data set of {length} rows, as its length says (with workers, each has to "
-            "read a part of its own: torch.utils.data.get_worker_info)"
-        )
+        rule = f"an iterable data set of {length} rows, as its length says (with workers, {parts})"
         require(stream.rows == length, "data", rule, Phrase(f"{stream.rows} rows"))
+    rule = f"an iterable data set whose workers read different rows ({parts}; or num_workers=0)"
+    repeated = is_repeated(stream, loader.num_workers)
+    require(not repeated, "data", rule, Phrase(f"each row {loader.num_workers} times"))
     return stream
 
 

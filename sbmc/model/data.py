@@ -60,6 +60,13 @@ def rows(inputs: Inputs, start: int, stop: int) -> Inputs:
     return tree_map(lambda t: t[start:stop], inputs)
 
 
+def join_inputs(parts: Sequence[Inputs]) -> Inputs:
+    """The inputs of all parts, one part after another."""
+    columns = zip(*map(leaves, parts), strict=True)
+    joined = iter([torch.cat(column) for column in columns])
+    return tree_map(lambda _: next(joined), parts[0])
+
+
 @dataclass(frozen=True)
 class Examples:
     """Inputs and targets of equal length.
@@ -122,7 +129,7 @@ class Examples:
 
 def concatenate(first: Examples, second: Examples) -> Examples:
     """The examples of `first` followed by those of `second`."""
-    return _join([first, second])
+    return join([first, second])
 
 
 def as_examples(data: Any, name: str = "data", *, most: int | None = None) -> Examples:
@@ -158,8 +165,10 @@ def as_examples(data: Any, name: str = "data", *, most: int | None = None) -> Ex
         isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset)
     ):
         raise BadInput(
-            f"`{name}` must be a map-style data set, but got an iterable one. `fit` reads it in "
-            "passes with a sampler on mini-batches, such as sampler=sbmc.SGHMC(...)."
+            f"`{name}` must be rows that can be held in memory, but got an iterable data set or "
+            "a loader of one, which only the training data of `fit` and the inputs of `predict` "
+            "may be. Give a part of the rows as tensors, (inputs, targets); of "
+            "sbmc.datasets.ShardedFiles, shards.load() gives all of them."
         )
     elif isinstance(data, DataLoader):
         examples = _read(data.dataset, pick(chosen_rows(data, name), most), data.collate_fn, name)
@@ -336,7 +345,7 @@ def _read(
 
     pieces = range(0, len(indices), READ_BATCH)
     try:
-        examples = _join([batch(indices[i : i + READ_BATCH]) for i in pieces])
+        examples = join([batch(indices[i : i + READ_BATCH]) for i in pieces])
     except (RuntimeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
@@ -358,12 +367,11 @@ def _some(examples: Examples, most: int | None) -> Examples:
     return Examples(*examples.select(torch.tensor(pick(range(len(examples)), most))))
 
 
-def _join(parts: list[Examples]) -> Examples:
+def join(parts: Sequence[Examples]) -> Examples:
+    """The examples of all parts, one part after another."""
     if len(parts) == 1:
         return parts[0]
-    columns = zip(*(leaves(part.inputs) for part in parts), strict=True)
-    joined = iter([torch.cat(column) for column in columns])
-    inputs = tree_map(lambda _: next(joined), parts[0].inputs)
+    inputs = join_inputs([part.inputs for part in parts])
     return Examples(inputs, torch.cat([part.targets for part in parts]))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader
 
 from sbmc.checks import BadInput, Phrase, require
@@ -13,8 +12,8 @@ from sbmc.model.data import (
     Inputs,
     batch_inputs,
     is_array,
+    join_inputs,
     leaves,
-    tree_map,
 )
 from sbmc.model.hugging_face import in_torch_format
 from sbmc.model.reading import READ_BATCH, dataset_length, read_batch
@@ -58,14 +57,12 @@ def dataset_inputs(dataset: Any, arity: int | None = None, name: str = "inputs")
         batch = read_batch(dataset, range(start, min(start + READ_BATCH, total)), name)
         # A data set of tensors, without targets, is collated into one tensor.
         parts.append(batch_inputs(batch, name, arity))
-    columns = zip(*(leaves(part) for part in parts), strict=True)
     try:
-        joined = iter([torch.cat(column) for column in columns])
+        return join_inputs(parts)
     except RuntimeError as error:
         raise BadInput(
             f"`{name}` must be of one shape in all batches, but got batches of others."
         ) from error
-    return tree_map(lambda _: next(joined), parts[0])
 
 
 def takes_much(dataset: Any, name: str = "inputs") -> bool:

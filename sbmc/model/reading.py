@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+import copy
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, default_collate
 
-from sbmc.checks import BadInput, describe_value
+from sbmc.checks import BadInput, Phrase, describe_value, require
 
 # Items of a data set that are read and put together at a time.
 READ_BATCH = 256
 
 
-def read_loader(loader: DataLoader[Any], name: str) -> Iterator[Any]:
-    """The batches of a loader, whose errors are in words."""
+def read_loader(
+    loader: DataLoader[Any], name: str, generator: torch.Generator | None = None
+) -> Iterator[Any]:
+    """The batches of a loader, whose errors are in words.
+
+    A copy of the loader is read, so that the user's own is left as it was. The copy starts new
+    workers for each pass: persistent ones would keep the random numbers of the pass before, and a
+    run that continues from a checkpoint has no such pass. Ctrl-C stops the process that reads, and
+    this one stops its workers.
+
+    Args:
+        loader: makes batches.
+        name: what error messages call it.
+        generator: of what is random in the loader and its workers; the loader's own if None.
+
+    Raises:
+        BadInput: the loader makes batches of batches, or a batch cannot be read.
+    """
+    together = loader.batch_size is None or not getattr(loader.dataset, "makes_batches", False)
+    rule = "a DataLoader with batch_size=None, since its data set makes batches itself"
+    require(together, name, rule, Phrase(f"batch_size={loader.batch_size}"))
+    loader = copy.copy(loader)
+    changes: dict[str, Any] = {"persistent_workers": False, "_iterator": None}
+    if generator is not None:
+        changes["generator"] = generator
+    if loader.num_workers:
+        changes["worker_init_fn"] = _WorkerStart(loader.worker_init_fn)
+    vars(loader).update(changes)  # a loader allows no other way to change `persistent_workers`
     batches = iter(loader)
     for number in count():
         try:
@@ -23,11 +52,39 @@ def read_loader(loader: DataLoader[Any], name: str) -> Iterator[Any]:
         except StopIteration:
             return
         except Exception as error:  # whatever a user's data set meets
+            if isinstance(error, BadInput) and not loader.num_workers:
+                raise
             raise BadInput(
-                f"`{name}` must be a DataLoader that can be read, but got an error in its batch "
-                f"{number}. The error is above."
+                f"`{name}` must be data that can be read, but got an error in its batch {number}"
+                f"{_what_it_says(error)}. The whole error is above."
             ) from error
         yield batch
+
+
+class _WorkerStart:
+    """Prepares a worker: Ctrl-C, which the shell sends to all processes, is not for it.
+
+    Args:
+        user_function: the loader's own `worker_init_fn`, if it has one.
+    """
+
+    def __init__(self, user_function: Callable[[int], None] | None) -> None:
+        self._user_function = user_function
+
+    def __call__(self, worker: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self._user_function is not None:
+            self._user_function(worker)
+
+
+def _what_it_says(error: Exception) -> str:
+    """The text of an error in brackets; of one in a worker the last line, which has it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, KeyError) or not lines:
+        return ""  # the text is a key alone
+    if "in DataLoader worker process" in lines[0]:
+        return f" ({lines[-1].partition(': ')[2]})"
+    return f" ({lines[0]})"
 
 
 def iterable_loader(dataset: Any) -> DataLoader[Any]:

@@ -1,46 +1,35 @@
 """Training data that are read in passes and never held: data sets and loaders of any size.
 
-Before anything is sampled, one pass is read: it counts the rows, refuses numbers that are not
-finite, and keeps a few rows that stand for all where a model is tried and measured. They are those
-with the smallest digests, whatever the order of the rows is. The sum of all rows' digests
-identifies the data in the same way.
+Before anything is sampled, one pass is read, which refuses numbers that are not finite; see
+`sbmc.model.stream_survey` for what is kept of it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapreplace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
-from sbmc.checks import BadInput, Phrase, require
+from sbmc.checks import Phrase, require
 from sbmc.model.data import (
     TWO_READS,
     Examples,
-    Inputs,
     check_inputs,
     count,
+    join,
     leaves,
-    rows,
     split_batch,
-    tree_map,
 )
 from sbmc.model.loaders import STEADY
 from sbmc.model.reading import READ_BATCH, read_loader
+from sbmc.model.stream_survey import MODULUS, Batch, row_digests, survey_rows
 from sbmc.storage.digests import DIGITS, digest
-
-# Rows that stand for all, and the most bytes that they may take together.
-KEPT_ROWS, KEPT_BYTES = 1_024, 2**26
-_MODULUS = 2**64
-
-Batch = tuple[Inputs, Tensor]
 
 
 class Source(Protocol):
@@ -93,6 +82,7 @@ class MapSource:
     ) -> Iterator[Any]:
         """The items in an order, or in that of the data set."""
         if order is None:
+            require(len(self) > 0, self._name, "non-empty", Phrase("0 examples"))
             order = torch.arange(len(self)).split(READ_BATCH)
         loader = DataLoader(
             self._dataset,
@@ -132,16 +122,7 @@ class LoaderSource:
         self, order: Iterable[Tensor] | None, generator: torch.Generator
     ) -> Iterator[Any]:
         """The loader's batches; its workers have their randomness from the generator."""
-        self._loader.generator = generator
-        return read_loader(self._loader, self._name)
-
-
-class _Survey(NamedTuple):
-    """What a pass over all rows has found."""
-
-    rows: int
-    total: int  # the sum of the rows' digests
-    few: Examples
+        return read_loader(self._loader, self._name, generator)
 
 
 @dataclass
@@ -178,13 +159,13 @@ class Stream:
         seen, total = 0, 0
         for batch in batches if self.source.ordered else _regrouped(batches, size):
             if not self._verified and not self.augmented:
-                total += sum(_row_digests(*batch))
+                total += sum(row_digests(*batch))
             seen += len(batch[1])
             yield batch
         rule = f"data of {self.rows} rows in each pass, as in the first"
         require(seen == self.rows, self.name, rule, seen)
         if not self._verified and not self.augmented:
-            require(total % _MODULUS == self.total, self.name, STEADY, Phrase(TWO_READS))
+            require(total % MODULUS == self.total, self.name, STEADY, Phrase(TWO_READS))
             self._verified = True
 
     def identity(self, few: Examples) -> str:
@@ -248,53 +229,10 @@ def open_stream(source: Source, *, augmented: bool = False, name: str = "data") 
     Raises:
         BadInput: there are none, some are not finite, or they are not of one shape.
     """
-    survey = _survey(_read(source, None, 0, name))
+    survey = survey_rows(_read(source, None, 0, name))
     require(survey.rows > 0, name, "non-empty", Phrase("0 examples"))
     stream = Stream(source, survey.rows, survey.total, augmented, name)
     return Streamed(survey.few.inputs, survey.few.targets, stream)
-
-
-def _survey(batches: Iterator[Batch]) -> _Survey:
-    total, seen, most = 0, 0, KEPT_ROWS
-    # Of the rows with the smallest digests the largest comes first.
-    kept: list[tuple[int, int, Batch]] = []
-    for inputs, targets in batches:
-        if seen == 0:
-            size = sum(t[:1].nbytes for t in (*leaves(inputs), targets))
-            most = max(2, min(KEPT_ROWS, KEPT_BYTES // max(1, size)))
-        for i, value in enumerate(_row_digests(inputs, targets)):
-            total += value
-            entry = -value, -(seen + i), _row(inputs, targets, i)
-            if len(kept) < most:
-                kept.append(entry)
-                if len(kept) == most:
-                    kept.sort(key=lambda each: each[:2])
-            elif entry[:2] > kept[0][:2]:
-                heapreplace(kept, entry)
-        seen += len(targets)
-    kept.sort(key=lambda each: each[:2], reverse=True)
-    if not kept:
-        return _Survey(0, 0, Examples(torch.zeros(0), torch.zeros(0)))
-    few = [batch for _, _, batch in kept]
-    return _Survey(seen, total % _MODULUS, Examples(*_joined(few)))
-
-
-def _row(inputs: Inputs, targets: Tensor, index: int) -> Batch:
-    """A copy of one row, so that the others are not held."""
-    return tree_map(lambda t: t[index : index + 1].clone(), inputs), targets[
-        index : index + 1
-    ].clone()
-
-
-def _row_digests(inputs: Inputs, targets: Tensor) -> Iterator[int]:
-    """A number of 64 bits for each row."""
-    parts = [t.contiguous().reshape(len(t), -1) for t in (*leaves(inputs), targets)]
-    columns = [part.view(torch.uint8).numpy() for part in parts]
-    for row in zip(*columns, strict=True):
-        state = hashlib.blake2b(digest_size=8)
-        for part in row:
-            state.update(part)
-        yield int.from_bytes(state.digest(), "little")
 
 
 def _read(source: Source, order: Iterable[Tensor] | None, seed: int, name: str) -> Iterator[Batch]:
@@ -317,10 +255,17 @@ def _read(source: Source, order: Iterable[Tensor] | None, seed: int, name: str) 
         found = [(tuple(t.shape[1:]), t.dtype) for t in (*leaves(inputs), targets)]
         form = form or found
         if found != form:
-            raise BadInput(
-                f"`{name}` must be of one shape in all batches, but got batches of others."
-            )
+            shown = Phrase(f"{_form_in_words(found)} after {_form_in_words(form)}")
+            require(False, name, "rows of one shape and dtype in all batches", shown)
         yield inputs, targets
+
+
+def _form_in_words(form: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> str:
+    *inputs, targets = (
+        f"{str(dtype).removeprefix('torch.')} of shape (rows{''.join(f', {n}' for n in shape)})"
+        for shape, dtype in form
+    )
+    return f"inputs {' and '.join(inputs)} with targets {targets}"
 
 
 class _Randomness:
@@ -351,29 +296,20 @@ class _Randomness:
         np.random.set_state(states[2])  # noqa: NPY002
 
 
-def _joined(parts: Sequence[Batch]) -> Batch:
-    if len(parts) == 1:
-        return parts[0]
-    columns = zip(*(leaves(inputs) for inputs, _ in parts), strict=True)
-    joined = iter([torch.cat(column) for column in columns])
-    inputs = tree_map(lambda _: next(joined), parts[0][0])
-    return inputs, torch.cat([targets for _, targets in parts])
-
-
 def _regrouped(batches: Iterator[Batch], size: int) -> Iterator[Batch]:
     """The same rows in batches of another size; the last may be short."""
-    waiting: list[Batch] = []
+    waiting: list[Examples] = []
     held = 0
     for batch in batches:
-        waiting.append(batch)
+        waiting.append(Examples(*batch))
         held += len(batch[1])
         if held < size:
             continue
-        inputs, targets = _joined(waiting)
+        joined = join(waiting)
         last = held - held % size
         for start in range(0, last, size):
-            yield rows(inputs, start, start + size), targets[start : start + size]
-        waiting = [(rows(inputs, last, held), targets[last:])] if last < held else []
+            yield joined.slice(start, start + size)
+        waiting = [Examples(*joined.slice(last, held))] if last < held else []
         held -= last
     if waiting:
-        yield _joined(waiting)
+        yield join(waiting).slice(0, held)

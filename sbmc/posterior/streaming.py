@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from sbmc.checks import BadInput, Phrase, require, require_choice
+from sbmc.checks import BadInput, Phrase, require, require_choice, require_count
 from sbmc.model.data import as_inputs, check_inputs, count, leaves, tree_map
 from sbmc.model.modes import refuse_modes
 from sbmc.model.noise import without_noise
@@ -55,6 +55,7 @@ def predict(
     refuse_modes("predict", gradients=False)
     if keep is not None:
         require_choice("keep", keep, [KEEP], "'outputs' or left out")
+    require_count("batch_size", batch_size, optional=True)
     keep_to_one_thread_after_a_fork()
     inputs = held_inputs(posterior, inputs)
     theta, weights, chosen = weighted_particles(posterior)

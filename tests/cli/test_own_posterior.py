@@ -434,3 +434,9 @@ def test_a_file_that_is_there_survives_a_failure(here, monkeypatch):
 
 def test_options_have_defaults_that_are_read():
     assert AskOptions().arguments()["level"] == 0.9
+
+
+def test_a_folder_of_parts_of_one_data_set_is_read_in_python(tmp_path, capsys):
+    np.savez(tmp_path / "0.npz", inputs=np.zeros((3, 2)), targets=np.arange(3))
+    assert run("fit model.py:net --out x.sbmc --data", str(tmp_path)) == 2
+    assert "sbmc.datasets.ShardedFiles(" in capsys.readouterr().err

@@ -123,3 +123,100 @@ def test_arrays_of_unequal_length_are_refused_when_they_are_read(tmp_path):
     np.savez(tmp_path / "0.npz", inputs=INPUTS[:3], targets=TARGETS[:4])
     with pytest.raises(BadInput, match="arrays are of one length"):
         ShardedFiles(tmp_path).load()
+
+
+def test_columns_are_found_by_their_names_and_not_by_their_order(tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame(INPUTS, columns=["a", "b", "c"]).assign(targets=TARGETS)
+    frame.to_parquet(tmp_path / "0.parquet")
+    frame[["targets", "c", "a", "b"]].to_parquet(tmp_path / "1.parquet")
+    inputs, targets = ShardedFiles(tmp_path).load()
+    assert torch.equal(inputs, torch.tensor(INPUTS).repeat(2, 1))
+    assert torch.equal(targets, torch.tensor(TARGETS).repeat(2))
+    frame.rename(columns={"b": "d"}).to_parquet(tmp_path / "2.parquet")
+    words = "like '0.parquet', with a, b, c, targets, but got '2.parquet' with a, c, d, targets"
+    with pytest.raises(BadInput, match=re.escape(words)):
+        ShardedFiles(tmp_path)
+
+
+def test_files_without_rows_are_left_out(tmp_path):
+    write_npz(tmp_path)
+    np.savez(tmp_path / "2a.npz", inputs=np.zeros(0), targets=np.zeros(0))
+    assert torch.equal(ShardedFiles(tmp_path).load()[0], torch.tensor(INPUTS))
+    assert all(len(inputs) > 0 for inputs, _ in ShardedFiles(tmp_path))
+    for file in tmp_path.glob("[0-9].npz"):
+        file.unlink()
+    with pytest.raises(BadInput, match="`folder` must be a folder with rows"):
+        ShardedFiles(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["4.npz", "4.parquet"])
+@pytest.mark.parametrize("content", [b"", b"neither of both"])
+def test_a_broken_file_is_named(tmp_path, name, content):
+    (write_npz if name.endswith("npz") else write_parquet)(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput, match=rf"can read, but got '{name}'. The error is above."):
+        ShardedFiles(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "words"),
+    [
+        (INPUTS[:, :2], TARGETS, "but got '9.npz' with 'inputs' of numbers and shape (rows, 2)"),
+        (INPUTS.astype(int), TARGETS, "but got '9.npz' with 'inputs' of int64"),
+        (INPUTS, TARGETS.astype(float), "and shape (rows, 3), 'targets' of float64"),
+        (INPUTS, TARGETS[0], "files whose arrays have rows, as '9.npz' has not"),
+        (INPUTS[:3], TARGETS[:4], "files whose arrays are of one length, as '9.npz' is not"),
+    ],
+)
+def test_a_file_that_is_unlike_the_first_is_refused_before_rows_are_read(
+    tmp_path, inputs, targets, words
+):
+    np.savez(write_npz(tmp_path) / "9.npz", inputs=inputs, targets=targets)
+    with pytest.raises(BadInput, match=re.escape(words)):
+        ShardedFiles(tmp_path)
+
+
+def test_numbers_of_any_size_and_byte_order_are_converted(tmp_path):
+    write_npz(tmp_path)
+    np.savez(tmp_path / "4.npz", inputs=INPUTS.astype(">f8"), targets=TARGETS.astype(">i8"))
+    assert torch.equal(ShardedFiles(tmp_path).load()[0], torch.tensor(INPUTS).repeat(2, 1))
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_texts_are_refused_by_the_name_of_their_file(tmp_path, kind):
+    import pandas as pd
+
+    labels = np.array(["cat", "dog"])
+    if kind == "npz":
+        np.savez(tmp_path / "0.npz", inputs=INPUTS[:2], targets=labels)
+    else:
+        pd.DataFrame({"a": [0.5, 1.0], "targets": labels}).to_parquet(tmp_path / "0.parquet")
+    with pytest.raises(BadInput, match=rf"`targets of 0.{kind}` must be numeric"):
+        ShardedFiles(tmp_path).load()
+
+
+def test_a_scale_makes_floating_point_numbers_of_pixels(tmp_path):
+    pixels = np.arange(12, dtype=np.uint8).reshape(4, 3)
+    np.savez(tmp_path / "0.npz", inputs=pixels, targets=TARGETS[:4])
+    assert ShardedFiles(tmp_path).load()[0].dtype == torch.uint8
+    inputs, targets = ShardedFiles(tmp_path, scale=1 / 255).load()
+    torch.testing.assert_close(inputs, torch.tensor(pixels / 255, dtype=torch.float32))
+    assert targets.dtype == torch.int64
+    for scale in ("big", float("nan")):
+        with pytest.raises(BadInput, match="`scale` must be a finite number"):
+            ShardedFiles(tmp_path, scale=scale)
+
+
+def test_batches_of_batches_are_refused(tmp_path):
+    loader = DataLoader(ShardedFiles(write_npz(tmp_path)))
+    sampler = sbmc.SGHMC(epochs=4, step_size=0.01, batch_size=10)
+    posterior = sbmc.fit(
+        nn.Linear(3, 2), ShardedFiles(tmp_path), s=0.1, sampler=sampler, progress=False
+    )
+    words = "must be a DataLoader with batch_size=None, since its data set makes batches itself"
+    with pytest.raises(BadInput, match=f"`data` {words}, but got batch_size=1"):
+        sbmc.fit(nn.Linear(3, 2), loader, s=0.1, sampler=sampler, progress=False)
+    with pytest.raises(BadInput, match=f"`inputs` {words}"):
+        posterior.predict(loader)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import signal
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+from torch.utils.data import (
+    ChainDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    get_worker_info,
+)
 
 import sbmc
 from sbmc.checks import BadInput
@@ -217,11 +227,84 @@ def test_augmented_data_are_other_in_each_pass():
     assert torch.equal(passes[0][0], passes[2][0])
 
 
+class Interrupted(Dataset):
+    """Each worker is interrupted, as by Ctrl-C in a shell, which reaches all processes."""
+
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, index):
+        if get_worker_info() is not None:
+            os.kill(os.getpid(), signal.SIGINT)
+        return DATA[index]
+
+
+@pytest.mark.integration
+def test_ctrl_c_is_for_the_process_that_reads_and_not_for_its_workers():
+    loader = DataLoader(Interrupted(), 20, num_workers=2)
+    assert torch.equal(streamed(loader).positions, streamed(DATA).positions)
+
+
+@pytest.mark.integration
+def test_persistent_workers_change_nothing_and_a_loader_is_left_as_it_was():
+    """A worker that outlives a pass would have other random numbers after a checkpoint."""
+    data, expected = Shuffling(), None
+    generator = torch.Generator().manual_seed(3)
+    for persistent in (False, True):
+        loader = DataLoader(
+            data, 10, num_workers=2, persistent_workers=persistent, generator=generator
+        )
+        before = dict(vars(loader))
+        positions = fitted(loader).positions
+        assert vars(loader) == before
+        assert expected is None or torch.equal(positions, expected)
+        expected = positions
+
+
+class Shuffling(IterableDataset):
+    """Each worker's part of the rows, in another order each time."""
+
+    def __iter__(self):
+        worker = get_worker_info()
+        part = torch.arange(worker.id, ROWS, worker.num_workers)
+        for i in part[torch.randperm(len(part))].tolist():
+            yield INPUTS[i], TARGETS[i]
+
+
+def test_an_error_of_a_data_set_is_told_with_the_batch():
+    for workers in (0, 2):
+        words = "data that can be read, but got an error in its batch 0 (the disk is gone)"
+        refused(words, DataLoader(Fails(3), 10, num_workers=workers), compute={"streaming": True})
+
+
+def test_rows_of_other_shapes_are_told_with_both_shapes():
+    class Ragged(Iterated):
+        def __iter__(self):
+            for row, target in super().__iter__():
+                yield (row[:2] if self.rows == 40 else row), target
+
+    chained = ChainDataset([Ragged(20), Ragged(40)])
+    refused(
+        "rows of one shape and dtype in all batches, but got inputs float32 of shape (rows, 2) "
+        "with targets int64 of shape (rows) after inputs float32 of shape (rows, 3)",
+        DataLoader(chained, 20),
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "data", "options"),
     [
-        ("such as sampler=sbmc.SGHMC(...), for iterable data, but got HMC", Iterated(), "hmc"),
-        ("such as sampler=sbmc.SGHMC(...), for iterable data, but got none", Iterated(), "none"),
+        (
+            "an iterable data set whose workers read different rows (each has to read a part of "
+            "its own: torch.utils.data.get_worker_info; or num_workers=0), but got each row 2 "
+            "times",
+            DataLoader(Iterated(), 10, num_workers=2),
+            "sghmc",
+        ),
+        ("`data` must be non-empty, but got 0 examples", Subset(DATA, []), "streamed"),
+        ("`data` must be non-empty", DataLoader(Subset(DATA, []), 10), "streamed"),
+        ("such as sampler=sbmc.SGHMC(), for iterable data, but got HMC", Iterated(), "hmc"),
+        ("such as sampler=sbmc.SGHMC(), for iterable data, but got none", Iterated(), "none"),
         ("without backward passes, such as sbmc.SGHMC", Iterated(), "ubu"),
         ("`streaming` must be left out, or True, for an iterable", Iterated(), "held"),
         ("`data` must be non-empty", Iterated(0), "sghmc"),

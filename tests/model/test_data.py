@@ -229,8 +229,11 @@ INFINITE[:2] = torch.inf
             (INPUTS, torch.tensor(1)),
             "a tensor with an example axis, but got a scalar; targets[None]",
         ),
-        (Stream(), "`data` must be a map-style data set, but got an iterable one."),
-        (DataLoader(Stream()), "`data` must be a map-style data set, but got an iterable one."),
+        (Stream(), "`data` must be rows that can be held in memory, but got an iterable"),
+        (
+            DataLoader(Stream()),
+            "`data` must be rows that can be held in memory, but got an iterable",
+        ),
         (INPUTS, "a map-style data set or a DataLoader, but got a Tensor of shape (6, 2)"),
         (INPUTS.numpy(), "a map-style data set or a DataLoader, but got a ndarray of shape (6,"),
         ({"x": INPUTS, "y": TARGETS}, "a map-style data set or a DataLoader, but got {'x': tensor"),

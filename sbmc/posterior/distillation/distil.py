@@ -19,6 +19,7 @@ from sbmc.model.data import (
     as_inputs,
     check_inputs,
     count,
+    join_inputs,
     leaves,
     rows,
     tree_map,
@@ -198,9 +199,7 @@ def _joined(first: Inputs, second: Inputs) -> Inputs:
     """Rows one after the other, in the structure of the first."""
     fits = [tuple(t.shape[1:]) for t in leaves(first)], [tuple(t.shape[1:]) for t in leaves(second)]
     require(fits[0] == fits[1], "inputs", f"rows of shape {fits[0]}, as the data are", fits[1])
-    pairs = zip(leaves(first), leaves(second), strict=True)
-    joined = iter([torch.cat(pair) for pair in pairs])
-    return tree_map(lambda _: next(joined), first)
+    return join_inputs([first, second])
 
 
 def _with_perturbations(
