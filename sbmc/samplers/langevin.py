@@ -75,11 +75,12 @@ def step(
     time = step_size.double() * friction
     keep = torch.exp(-time).to(dtype).unsqueeze(-1)
     renew = torch.sqrt(-torch.expm1(-2 * time)).to(dtype).unsqueeze(-1)
-    before = state.momentum + ε / 2 * (state.gradient - state.position)
-    after = keep * before + renew * rng.normal(state.position.shape[1], dtype)
-    position = state.position + ε / 2 * (before + after)
+    # Each line writes over the one temporary result that it has: p + ε/2 (∇U − z), and so on.
+    before = (state.gradient - state.position).mul_(ε / 2).add_(state.momentum)
+    after = rng.normal(state.position.shape[1], dtype).mul_(renew).add_(keep * before)
+    position = (before + after).mul_(ε / 2).add_(state.position)
     here = evaluate(position)
-    momentum = after + ε / 2 * (here.gradient - position)
+    momentum = (here.gradient - position).mul_(ε / 2).add_(after)
     # The sum is not finite if a momentum is not, and takes a tenth of the time of looking at each.
     finite = torch.isfinite(momentum.sum(-1)) & torch.isfinite(here.log_likelihood)
     return LangevinState(position, momentum, *here), LangevinInfo(before, after, ~finite)

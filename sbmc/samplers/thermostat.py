@@ -220,6 +220,8 @@ def too_fast(state: LangevinState, non_finite: Tensor, reference: Tensor) -> tup
     """
     dim = state.position.shape[1]
     fast = state.momentum.square().mean(-1) > FAST + FAST_BY_CHANCE / dim
+    if not bool((fast | non_finite).any()):
+        return non_finite, fast  # as nearly always, and for nearly nothing
     potential = state.position.double().square().sum(-1) / 2 - state.log_likelihood
     # From an anchor U rises by a half for each coordinate; and a mini-batch shows it with noise,
     # which is large where U is.

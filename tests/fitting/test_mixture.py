@@ -88,8 +88,8 @@ def test_further_networks_are_trained_within_the_budget_and_differ(network):
     assert torch.equal(posterior.positions[0, 0], networks[0])
     assert torch.pdist(networks).min() > 0.1
     assert posterior.cost.total_epochs - posterior.cost.anchor_epochs <= 100
-    # For three quarters of the first one's epochs: chains go on from there.
-    assert "2 further networks trained for 15 epochs" in posterior.settings["budget"]
+    # For two thirds of the first one's epochs: chains go on from there.
+    assert "2 further networks trained for 13 epochs" in posterior.settings["budget"]
     # The chains around the networks are dealt out to them: an island of two for each.
     assert posterior.settings["islands"] == 1 + 3 + 3 + 1
 
@@ -152,7 +152,8 @@ def test_networks_that_cannot_be_trained_are_said_and_the_rest_goes_on(network, 
             network, rows(60, 0), validation=rows(40, 1), budget=budget, progress=False
         )
     assert len(posterior.mixture.output_factors) == 1
-    assert posterior.cost.total_epochs - posterior.cost.anchor_epochs <= 60
+    # What was set aside for their training is not spent.
+    assert posterior.cost.total_epochs - posterior.cost.anchor_epochs <= 100 - 2 * 13
 
 
 def test_where_nothing_moved_all_members_stay_and_the_verdict_says_so(network):
@@ -207,7 +208,7 @@ def test_the_budget_is_shared_by_all_chains(network):
     )
     spent = posterior.cost.total_epochs - posterior.cost.anchor_epochs
     assert spent <= 240
-    assert posterior.settings["sampler_settings"]["epochs"] == (240 - 2 * 30) // 12
+    assert posterior.settings["sampler_settings"]["epochs"] == (240 - 2 * 26) // 12
     assert "6 trainings of 40 epochs" in posterior.settings["budget"]
 
 

@@ -137,9 +137,9 @@ def test_the_full_posterior_is_left_out_and_its_budget_given_to_a_network_and_th
     assert fits.requests[0].s < 0.1
     assert "s = 1 is not sampled" in fits.s_reason
     assert (usual.training.networks, fits.training.networks) == (2, 3)
-    # Of 120 epochs, three networks of 18 leave 66 to two chains around each of four.
+    # Of 120 epochs, three networks of 16 leave 72 to two chains around each of four.
     around = fits.requests[0]
-    assert (around.islands, around.particles, around.sampler.epochs) == (4, 2, 8)
+    assert (around.islands, around.particles, around.sampler.epochs) == (4, 2, 9)
     both = sum(each.particles * each.islands * each.sampler.epochs for each in usual.requests)
     assert both == 84
     assert f"{PATH:g} needed" in fits.s_reason

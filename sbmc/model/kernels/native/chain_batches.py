@@ -71,9 +71,7 @@ class ChainBatches:
     def __call__(self, theta: Tensor, index: Tensor, factor: Tensor, out: Tensor) -> Tensor:
         """Sums over the examples of each particle, and their gradients times `factor` in `out`."""
         particles, size = index.shape
-        # Pieces of about the same size.
-        pieces = -(-size // self._piece)
-        piece = -(-size // (pieces * MULTIPLE)) * MULTIPLE
+        piece = piece_of(size, self._piece)
         value = torch.empty(particles, dtype=torch.float64)
         chain = ctypes.byref(self._chain.structure)
         with self._scratch.lend(self._library.sbmc_batches_room(chain, piece)) as work:
@@ -82,6 +80,27 @@ class ChainBatches:
             sizes = particles, size, index.stride(0), piece
             self._library.sbmc_batches(chain, ctypes.byref(self._examples), *sizes, *addresses)
         return value + self._chain.constant * size if self._chain.constant else value
+
+
+@cache
+def piece_of(size: int, most: int) -> int:
+    """Examples of a piece of a batch, all computed alike: the last one is filled up for nothing.
+
+    Args:
+        size: of the batch.
+        most: examples that a piece may have, a multiple of `MULTIPLE` from `FEWEST` on.
+
+    Returns:
+        The multiple that leaves least to fill up; the largest of several.
+
+    Examples:
+        >>> [piece_of(size, most=48) for size in (20, 50, 64, 256)]
+        [32, 32, 32, 32]
+        >>> [piece_of(size, most=96) for size in (50, 90, 100, 256)]
+        [64, 96, 64, 64]
+    """
+    choices = range(FEWEST, most + 1, MULTIPLE)
+    return min(choices, key=lambda piece: (-(-size // piece) * piece, -piece))
 
 
 @cache
