@@ -47,11 +47,13 @@ class Reach:
         examples: n, rows of the training data.
         curvature: λ, that of the likelihood in its stiffest direction, at s = 1.
         epochs: what it cost to find out, in passes over the data.
+        streamed: whether the data are read in passes alone.
     """
 
     examples: int
     curvature: float
     epochs: float
+    streamed: bool = False
 
     def path(self, s: float, epochs: int) -> float:
         """T / √(1 + s·λ) of a chain; infinite where every step is on all data and is tested.
@@ -60,7 +62,7 @@ class Reach:
             >>> round(Reach(1280, curvature=300.0, epochs=1.0).path(1.0, epochs=10), 1)
             11.5
         """
-        schedule = schedule_of(self.examples, epochs)
+        schedule = schedule_of(self.examples, epochs, streamed=self.streamed)
         if not schedule.on_batches:
             return math.inf
         # Larger batches make longer steps, and go as far in a pass.
@@ -93,6 +95,7 @@ def find_reach(request: FitRequest) -> Reach:
     job = prepare(scaled).job
     assert job is not None  # s is not 0
     target = job.target(0)
+    # Of a stream there are a few rows at hand, which stand for all.
     batches, examples = MiniBatches(target), len(job.engine.examples)
     rng = torch.Generator().manual_seed(0)
     anchor = target.prior.to_whitened(target.prior.anchor).expand(PROBES, -1)
@@ -108,5 +111,6 @@ def find_reach(request: FitRequest) -> Reach:
         direction = (beside - at_anchor) / DISTANCE
         stiffness = direction.norm(dim=1)
     found = float(stiffness.double().max()) / DEFAULT_S
-    cost = PROBES * (ITERATIONS + 1) * rows / examples
-    return Reach(examples, found if math.isfinite(found) else 0.0, cost)
+    cost = PROBES * (ITERATIONS + 1) * rows / len(batches)
+    stiffest = found if math.isfinite(found) else 0.0
+    return Reach(len(batches), stiffest, cost, streamed=batches.stream is not None)

@@ -23,16 +23,18 @@ from sbmc.fitting.mixture_plan import (
 from sbmc.fitting.preparation import require_positive_integers
 from sbmc.fitting.reach import AMPLE_PATH, FEWEST_PASSES, PATH, Reach, find_reach
 from sbmc.fitting.request import FitRequest
-from sbmc.fitting.streaming import for_stream, training_data
+from sbmc.fitting.streaming import require_passes_alone, training_data
 from sbmc.log import logger
 from sbmc.model.streams import Streamed
 from sbmc.samplers import AutoHMC
-from sbmc.samplers.auto_schedule import schedule_of
+from sbmc.samplers.auto_schedule import EPOCHS_FOR_ALL_DATA, schedule_of
 from sbmc.samplers.settling import SETTLED
 
 AUTO = "auto"
 # A chain has to get somewhere; what a budget leaves below this is said.
 FEWEST_EPOCHS = 2
+# Longer chains of `AutoHMC` evaluate all data, whatever they are.
+MOST_STREAMED = EPOCHS_FOR_ALL_DATA - 1
 
 
 class SingleFits(NamedTuple):
@@ -72,8 +74,9 @@ def single_fits(
     """
     require_positive_integers(particles=request.particle_count, islands=request.islands)
     request = dataclasses.replace(request, data=training_data(request))
-    if isinstance(request.data, Streamed):
-        request = for_stream(request)
+    streamed = isinstance(request.data, Streamed)
+    if streamed:
+        require_passes_alone(request)
     number = is_number(request.s)
     if request.s is not None and not number:
         require_choice("s", request.s, [AUTO], 'in [0, 1] or "auto"')
@@ -86,8 +89,9 @@ def single_fits(
     if request.validation is not None:
         rule = 'left out, unless s is "auto": it is for choosing s'
         require(open_s, "validation", rule, Phrase(f"rows with s = {request.s!r}"))
-    unseen = unseen_rows(request, request.data) if open_s else None
-    if open_s and request.sampler is None:
+    # Remembered rows could choose s too, but further networks are trained on data at hand.
+    unseen = unseen_rows(request, request.data) if open_s and not streamed else None
+    if open_s and request.sampler is None and not streamed:
         long = long_chains(request, seconds_per_epoch)
         if long is not None:
             return SingleFits([long.request], unseen, long.words, long.training)
@@ -96,7 +100,8 @@ def single_fits(
     if chosen:
         request = dataclasses.replace(request, s=None if replaced else DEFAULT_S)
         if not replaced:
-            logger.info("no unseen rows choose s: it is %g by rule", DEFAULT_S)
+            why = "data are streamed, so that no rows" if streamed else "no unseen rows"
+            logger.info("%s choose s: it is %g by rule", why, DEFAULT_S)
     if _sampler_given(request):
         return SingleFits([request], None, "")
     total = _total_epochs(request, seconds_per_epoch)
@@ -138,8 +143,9 @@ def _mixture_fits(
 
 def _reach(request: FitRequest, sampler: AutoHMC) -> Reach | None:
     """How far chains get; None where they have all data at every step, which needs no limit."""
-    on_batches = schedule_of(len(request.data), sampler.epochs).on_batches
-    return find_reach(request) if on_batches else None
+    streamed = isinstance(request.data, Streamed)
+    schedule = schedule_of(request.data.rows, sampler.epochs, streamed=streamed)
+    return find_reach(request) if schedule.on_batches else None
 
 
 def _cost(reach: Reach | None) -> float:
@@ -202,7 +208,7 @@ class _TotalEpochs(NamedTuple):
 def _total_epochs(
     request: FitRequest, seconds_per_epoch: Callable[[FitRequest], float]
 ) -> _TotalEpochs:
-    budget, examples = as_budget(request.budget), len(request.data)
+    budget, examples = as_budget(request.budget), request.data.rows
     length = budget.training_length(request.model, examples)
     if budget.seconds is None:
         total = budget.epochs(request.model, examples)
@@ -220,7 +226,11 @@ def _sampler_for(
     """The default sampler, with an equal part of so many epochs for each chain, and why."""
     chains = sum(each.particle_count * int(each.islands) for each in requests)
     words = f"{total.source} for {chains} chains"
-    each_chain = min(int(epochs / chains), MOST_COUNT)
+    streamed = isinstance(requests[0].data, Streamed)
+    most = MOST_STREAMED if streamed else MOST_COUNT
+    each_chain = min(int(epochs / chains), most)
+    if streamed and each_chain == most:
+        words += f"; a chain on streamed data has {most} at most"
     if each_chain < FEWEST_EPOCHS:
         words += f"; a chain takes at least {FEWEST_EPOCHS}, so this goes beyond the budget"
     each_chain = max(FEWEST_EPOCHS, each_chain)

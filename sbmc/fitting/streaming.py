@@ -21,10 +21,14 @@ from sbmc.model.loaders import chosen_rows
 from sbmc.model.reading import dataset_length, iterable_loader, read_batch
 from sbmc.model.stream_survey import is_repeated
 from sbmc.model.streams import LoaderSource, MapSource, Streamed, open_stream
+from sbmc.samplers.auto_schedule import EPOCHS_FOR_ALL_DATA
 
 # Data sets that would take more bytes are streamed, if no memory limit says otherwise.
 STREAM_BYTES = 4 * 2**30
-SAMPLERS = "a sampler on mini-batches, such as sampler=sbmc.SGHMC()"
+SAMPLERS = (
+    "left out, or a sampler on mini-batches, such as sbmc.SGHMC() or sbmc.AutoHMC with fewer than "
+    f"{EPOCHS_FOR_ALL_DATA} epochs"
+)
 
 
 def training_data(request: FitRequest) -> Examples:
@@ -77,25 +81,22 @@ def training_data(request: FitRequest) -> Examples:
     return open_stream(source, augmented=compute.augment)
 
 
-def for_stream(request: FitRequest) -> FitRequest:
-    """The request with a number for s, if it asks for nothing that needs all data at once.
+def require_passes_alone(request: FitRequest) -> None:
+    """Refuse what needs all data at once, for data that are streamed.
 
     Raises:
         BadInput: an argument needs all data.
     """
     shown = Phrase("data that are streamed")
-    if request.s is None and not request.prior.instead_of_s:
-        logger.info("data are streamed, so that no rows choose s: it is %g by rule", DEFAULT_S)
-        request = dataclasses.replace(request, s=DEFAULT_S)
     s = request.s
-    require(not isinstance(s, str), "s", "a number for streamed data", s)
+    require(not isinstance(s, str), "s", "a number, or left out, for streamed data", s)
     assert not isinstance(s, str)  # or it was refused
     refused = {
         "validation": request.validation is not None,
         "weights": request.weights is not None or isinstance(request.likelihood, Weighted),
         "prior_variance": isinstance(request.prior_variance, str)
         and request.prior_variance == "evidence",
-        "prior": Anchoring(s, request.prior).curved,
+        "prior": Anchoring(DEFAULT_S if s is None else s, request.prior).curved,
         "shards": request.compute.shards is not None,
     }
     remedies = {
@@ -119,7 +120,6 @@ def for_stream(request: FitRequest) -> FitRequest:
             f"order of their own, but got {type(request.sampler).__name__}. A map-style data set "
             "can be read in any order."
         )
-    return request
 
 
 def one_by_one(executor: Executor) -> Executor:
@@ -136,8 +136,8 @@ def stream_settings(examples: Streamed) -> dict[str, Any]:
 
 
 def _require_sampler(request: FitRequest, what: str) -> None:
-    takes = getattr(request.sampler, "takes_streams", False)
-    name = "none" if request.sampler is None else type(request.sampler).__name__
+    takes = request.sampler is None or getattr(request.sampler, "takes_streams", False)
+    name = type(request.sampler).__name__
     rule = f"{SAMPLERS}, for {what}"
     if not request.compute.augment and not isinstance(request.data, IterableDataset):
         rule += "; or hold them in memory, compute=sbmc.Compute(streaming=False)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import count
 from typing import Any
 
@@ -19,7 +19,7 @@ READ_BATCH = 256
 
 def read_loader(
     loader: DataLoader[Any], name: str, generator: torch.Generator | None = None
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     """The batches of a loader, whose errors are in words.
 
     A copy of the loader is read, so that the user's own is left as it was. The copy starts new
@@ -46,19 +46,26 @@ def read_loader(
         changes["worker_init_fn"] = _WorkerStart(loader.worker_init_fn)
     vars(loader).update(changes)  # a loader allows no other way to change `persistent_workers`
     batches = iter(loader)
-    for number in count():
-        try:
-            batch = next(batches)
-        except StopIteration:
-            return
-        except Exception as error:  # whatever a user's data set meets
-            if isinstance(error, BadInput) and not loader.num_workers:
-                raise
-            raise BadInput(
-                f"`{name}` must be data that can be read, but got an error in its batch {number}"
-                f"{_what_it_says(error)}. The whole error is above."
-            ) from error
-        yield batch
+    try:
+        for number in count():
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except Exception as error:  # whatever a user's data set meets
+                if isinstance(error, BadInput) and not loader.num_workers:
+                    raise
+                said = _what_it_says(error)
+                raise BadInput(
+                    f"`{name}` must be data that can be read, but got an error in its batch "
+                    f"{number}{said}. The whole error is above."
+                ) from error
+            yield batch
+    finally:
+        # An error refers to its iterator. Workers that are left until both are collected as garbage
+        # may find their pipes closed before they have ended.
+        if loader.num_workers:
+            getattr(batches, "_shutdown_workers", lambda: None)()
 
 
 class _WorkerStart:

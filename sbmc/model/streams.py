@@ -7,7 +7,8 @@ Before anything is sampled, one pass is read, which refuses numbers that are not
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -40,7 +41,7 @@ class Source(Protocol):
 
     def read_pass(
         self, order: Iterable[Tensor] | None, generator: torch.Generator
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """The batches of one pass.
 
         Args:
@@ -79,7 +80,7 @@ class MapSource:
 
     def read_pass(
         self, order: Iterable[Tensor] | None, generator: torch.Generator
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """The items in an order, or in that of the data set."""
         if order is None:
             require(len(self) > 0, self._name, "non-empty", Phrase("0 examples"))
@@ -120,7 +121,7 @@ class LoaderSource:
 
     def read_pass(
         self, order: Iterable[Tensor] | None, generator: torch.Generator
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """The loader's batches; its workers have their randomness from the generator."""
         return read_loader(self._loader, self._name, generator)
 
@@ -242,22 +243,23 @@ def _read(source: Source, order: Iterable[Tensor] | None, seed: int, name: str) 
     with with_seed:
         batches = source.read_pass(order, generator)
     form: Any = None
-    while True:
-        with with_seed:
-            batch = next(batches, None)
-        if batch is None:
-            return
-        inputs, targets = split_batch(batch, name)
-        check_inputs(inputs, f"{name} inputs")
-        good = len(targets) == count(inputs)
-        require(good, f"{name} targets", "as many as the inputs", len(targets))
-        check_inputs(targets, f"{name} targets")
-        found = [(tuple(t.shape[1:]), t.dtype) for t in (*leaves(inputs), targets)]
-        form = form or found
-        if found != form:
-            shown = Phrase(f"{_form_in_words(found)} after {_form_in_words(form)}")
-            require(False, name, "rows of one shape and dtype in all batches", shown)
-        yield inputs, targets
+    with closing(batches):
+        while True:
+            with with_seed:
+                batch = next(batches, None)
+            if batch is None:
+                return
+            inputs, targets = split_batch(batch, name)
+            check_inputs(inputs, f"{name} inputs")
+            good = len(targets) == count(inputs)
+            require(good, f"{name} targets", "as many as the inputs", len(targets))
+            check_inputs(targets, f"{name} targets")
+            found = [(tuple(t.shape[1:]), t.dtype) for t in (*leaves(inputs), targets)]
+            form = form or found
+            if found != form:
+                shown = Phrase(f"{_form_in_words(found)} after {_form_in_words(form)}")
+                require(False, name, "rows of one shape and dtype in all batches", shown)
+            yield inputs, targets
 
 
 def _form_in_words(form: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> str:

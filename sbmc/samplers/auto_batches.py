@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import closing
 from itertools import pairwise
 
 import torch
@@ -25,7 +25,8 @@ from sbmc.samplers.auto_restarts import (
 from sbmc.samplers.auto_state import AutoRun, AutoState
 from sbmc.samplers.inside_a_pass import Pace
 from sbmc.samplers.noise import IslandNoise
-from sbmc.samplers.orders import BatchesInOrder, draw_orders
+from sbmc.samplers.orders import BatchesInOrder
+from sbmc.samplers.passes import draw_order, draw_seed, estimates_of_pass
 from sbmc.samplers.snapshot import Snapshot
 from sbmc.samplers.thermostat import HeatMeter, decide, excess_heat, too_fast
 from sbmc.target.minibatch import MiniBatches
@@ -69,98 +70,102 @@ def pass_over_batches(
         begun: of a pass that was stopped in its middle, what it offered.
         offer: is given, now and then, what the pass needs besides state and runs to go on.
     """
-    order = draw_orders(rng, len(batches)) if begun is None else begun.tensors["order"]
-    parts = BatchesInOrder(order.to(state.position.device), len(batches), batch_size)
+    if begun is None:
+        order, seed, done = draw_order(rng, batches), draw_seed(rng, batches), 0
+    else:
+        order = begun.tensors["order"].to(state.position.device)
+        seed, done = begun.values["seed"], begun.values["batches"]
+        batches.seen = begun.values["seen"]
+    parts = BatchesInOrder(order, len(batches), batch_size)
+    estimates = estimates_of_pass(batches, parts, batch_size, seed=seed, done=done)
     windows = max(1, len(parts) // WINDOW)
     bounds = [round(k * len(parts) / windows) for k in range(windows + 1)]
     made = runs[0].epochs
     late = made >= half
     virials: list[list[float]] = [[] for _ in runs]
     if begun is not None:
-        bounds = [bound for bound in bounds if bound >= begun.values["batches"]]
+        bounds = [bound for bound in bounds if bound >= done]
         virials = [list(each) for each in begun.values["virials"]]
-        batches.seen = begun.values["seen"]
     everyone = torch.ones(rng.particles, dtype=torch.bool)
     pace = Pace()
-    for first, last in pairwise(bounds):
-        meter = HeatMeter(len(runs), rng.particles, blocks, state.position)
-        arrived, spoiled = [0.0] * len(runs), [False] * len(runs)
-        for k in range(first, last):
-            left = 1 - (made + k / len(parts)) / passes
-            annealing = max(LEAST_ANNEALING, min(1.0, left / ANNEALED))
-            # Their product is kept while the step size is annealed, so that what is hot cools in
-            # as many steps as ever.
-            friction = FRICTION / annealing
-            # The first batch of all shows the energy at the start, and moves nothing.
-            still = made == 0 and k == 0
-            safe = MARGIN * annealing if late else annealing
-            sizes = [0.0 if still else safe * run.step_size for run in runs]
-            moved, info = langevin.step(
-                rng,
-                state.dynamics,
-                partial(batches, index=parts[k]),
-                step_size=rng.per_particle(sizes),
-                friction=friction,
-            )
-            meter.add(moved, info)
-            for field, fresh in zip(state, moved, strict=False):
-                field.copy_(fresh)
-            if still:
-                state.healthy_energy.copy_(meter.energies())
+    with closing(estimates):
+        for first, last in pairwise(bounds):
+            meter = HeatMeter(len(runs), rng.particles, blocks, state.position)
+            arrived, spoiled = [0.0] * len(runs), [False] * len(runs)
+            for k in range(first, last):
+                left = 1 - (made + k / len(parts)) / passes
+                annealing = max(LEAST_ANNEALING, min(1.0, left / ANNEALED))
+                # Their product is kept while the step size is annealed, so that what is hot cools
+                # in as many steps as ever.
+                friction = FRICTION / annealing
+                # The first batch of all shows the energy at the start, and moves nothing.
+                still = made == 0 and k == 0
+                safe = MARGIN * annealing if late else annealing
+                sizes = [0.0 if still else safe * run.step_size for run in runs]
+                moved, info = langevin.step(
+                    rng,
+                    state.dynamics,
+                    next(estimates),
+                    step_size=rng.per_particle(sizes),
+                    friction=friction,
+                )
+                meter.add(moved, info)
+                for field, fresh in zip(state, moved, strict=False):
+                    field.copy_(fresh)
+                if still:
+                    state.healthy_energy.copy_(meter.energies())
+                    for i, run in enumerate(runs):
+                        run.energy = healthy_energy_of(state, rng, i)
                 for i, run in enumerate(runs):
-                    run.energy = healthy_energy_of(state, rng, i)
-            for i, run in enumerate(runs):
-                run.arrived = 1 - (1 - run.arrived) * math.exp(-2 * friction * sizes[i])
-                arrived[i] += run.arrived / (last - first)
-            blown, fast = too_fast(moved, info.non_finite, state.healthy_energy)
-            for i, rows in by_island(rng, fast):
-                renew_momenta(rng, state, runs, i, rows)
-            for i, rows in by_island(rng, blown):
-                many = 2 * int(rows.sum()) > len(rows)
-                put_back(rng, state, runs, i, everyone if many else rows, late=late)
-                runs[i].step_size *= MOST_BLOWN if many else FEW_BLOWN
-                runs[i].excess, spoiled[i] = None, True
-        readings = meter.read()
-        for i, (run, heat) in enumerate(zip(runs, readings, strict=True)):
-            if spoiled[i]:
-                continue
-            virials[i].append(heat.virial)
-            time = (last - first) * friction * sizes[i]
-            excess = excess_heat(
-                heat,
-                blocks,
-                particles=rng.particles,
-                steps=last - first,
-                arrived=arrived[i],
-                time=time,
-            )
-            decision = decide(excess, heat.energy, run.excess, run.energy)
-            run.excess, run.energy = excess.likely, heat.energy
-            if decision.healthy:
-                island = rows_of(i, rng)
-                state.healthy[island] = state.position[island]
-                state.healthy_energy[island] = meter.energies()[island]
-            if decision.put_back:
-                put_back(rng, state, runs, i, everyone, late=late)
-            elif decision.renew:
-                renew_momenta(rng, state, runs, i, everyone)
-            # What blows up in the last half of the run is counted, so nothing grows there any more.
-            growing = annealing == 1 and made + last / len(parts) < half
-            if growing or decision.factor < 1:
-                run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
-        # The heat is read anew from here on, so there is nothing else to be kept.
-        if offer is not None and last < len(parts) and pace.due():
-            offer(_begun(order, last, virials, batches))
+                    run.arrived = 1 - (1 - run.arrived) * math.exp(-2 * friction * sizes[i])
+                    arrived[i] += run.arrived / (last - first)
+                blown, fast = too_fast(moved, info.non_finite, state.healthy_energy)
+                for i, rows in by_island(rng, fast):
+                    renew_momenta(rng, state, runs, i, rows)
+                for i, rows in by_island(rng, blown):
+                    many = 2 * int(rows.sum()) > len(rows)
+                    put_back(rng, state, runs, i, everyone if many else rows, late=late)
+                    runs[i].step_size *= MOST_BLOWN if many else FEW_BLOWN
+                    runs[i].excess, spoiled[i] = None, True
+            readings = meter.read()
+            for i, (run, heat) in enumerate(zip(runs, readings, strict=True)):
+                if spoiled[i]:
+                    continue
+                virials[i].append(heat.virial)
+                time = (last - first) * friction * sizes[i]
+                excess = excess_heat(
+                    heat,
+                    blocks,
+                    particles=rng.particles,
+                    steps=last - first,
+                    arrived=arrived[i],
+                    time=time,
+                )
+                decision = decide(excess, heat.energy, run.excess, run.energy)
+                run.excess, run.energy = excess.likely, heat.energy
+                if decision.healthy:
+                    island = rows_of(i, rng)
+                    state.healthy[island] = state.position[island]
+                    state.healthy_energy[island] = meter.energies()[island]
+                if decision.put_back:
+                    put_back(rng, state, runs, i, everyone, late=late)
+                elif decision.renew:
+                    renew_momenta(rng, state, runs, i, everyone)
+                # What blows up in the last half of the run is counted, so nothing grows there any
+                # more.
+                growing = annealing == 1 and made + last / len(parts) < half
+                if growing or decision.factor < 1:
+                    run.step_size = min(run.step_size * decision.factor, LARGEST_BATCH_STEP)
+            # The heat is read anew from here on, so there is nothing else to be kept.
+            if offer is not None and last < len(parts) and pace.due():
+                noted = [list(each) for each in virials]
+                values = {"batches": last, "seed": seed, "seen": batches.seen, "virials": noted}
+                offer(Snapshot({"order": order}, values))
+        for _ in estimates:
+            pass  # none is left, but the end of a stream has checks of its own
     for i, run in enumerate(runs):
         run.epochs += 1
         run.steps += len(parts)
         run.sampling_steps += len(parts) if late else 0
         if virials[i]:
             run.virial = sum(virials[i]) / len(virials[i])
-
-
-def _begun(
-    order: torch.Tensor, made: int, virials: list[list[float]], batches: MiniBatches
-) -> Snapshot:
-    noted = [list(each) for each in virials]
-    return Snapshot({"order": order}, {"batches": made, "virials": noted, "seen": batches.seen})

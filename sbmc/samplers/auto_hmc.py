@@ -24,6 +24,7 @@ from torch import Tensor
 
 from sbmc.checks import is_number, require, require_count
 from sbmc.log import logger
+from sbmc.model.data import leaves
 from sbmc.samplers.auto_batches import pass_over_batches
 from sbmc.samplers.auto_phases import hand_on_step_size, make_exact_moves, step_on_all_data
 from sbmc.samplers.auto_schedule import (
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 FIRST_STEP = 0.02
 # Vectors of a position's size that a particle takes at the worst moment; measured.
 FURTHER_VECTORS = 4
+# Of the inputs of a mini-batch that is read from a stream.
+STREAMED_BYTES = 2**28
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +103,7 @@ class AutoHMC(Sampler):
         require(self.settle is not None or self.extend == 1, "extend", rule, self.extend)
         if self.epochs < EPOCHS_FOR_ALL_DATA:
             object.__setattr__(self, "batch_size", BATCH_SIZE)
+            object.__setattr__(self, "takes_streams", True)
 
     @property
     def most_epochs(self) -> int:
@@ -174,7 +178,8 @@ class AutoHMC(Sampler):
             One run per island; those whose start was not finite have failed, alone.
         """
         engine = getattr(target, "engine", None)
-        schedule = self._schedule(1 if engine is None else len(engine.examples))
+        streamed = engine is not None and engine.stream is not None
+        schedule = self._schedule(1 if engine is None else engine.rows, streamed=streamed)
         snapshot = checkpointer.restore("auto")
         if snapshot is None:
             state = AutoState.at(start, rng.normal(start.shape[1], start.dtype))
@@ -219,10 +224,12 @@ class AutoHMC(Sampler):
         checkpointer.discard("auto")
         return runs
 
-    def _schedule(self, examples: int) -> Schedule:
+    def _schedule(self, examples: int, *, streamed: bool) -> Schedule:
         """What the epochs are spent on; all that there may be, if few ones hold no exact moves."""
-        schedule = schedule_of(examples, self.epochs)
-        return schedule if schedule.exact else schedule_of(examples, self.most_epochs)
+        schedule = schedule_of(examples, self.epochs, streamed=streamed)
+        if schedule.exact:
+            return schedule
+        return schedule_of(examples, self.most_epochs, streamed=streamed)
 
     def _is_over(self, run: AutoRun) -> bool:
         """Whether an island ends here; notes whether it has settled."""
@@ -277,7 +284,7 @@ def _advance(
             state,
             runs,
             batches,
-            batch_size=batch_size_of(len(batches)),
+            batch_size=_batch_size(batches),
             blocks=getattr(target, "blocks", (state.position.shape[1],)),
             passes=schedule.on_batches,
             half=half,
@@ -309,6 +316,16 @@ def _advance(
         # The budget is spent to the last epoch before a run is extended.
         ends = [schedule.epochs if r.epochs < schedule.epochs else most_epochs for r in runs]
         make_exact_moves(rng, state, runs, target, tuned_until=schedule.tuned_until, ends=ends)
+
+
+def _batch_size(batches: MiniBatches) -> int:
+    """Examples of a mini-batch; of a stream, few enough to be held."""
+    size = batch_size_of(len(batches))
+    if batches.stream is None:
+        return size
+    few = batches.stream.examples
+    row = sum(leaf[:1].nbytes for leaf in leaves(few.inputs))
+    return max(BATCH_SIZE, min(size, STREAMED_BYTES // max(1, row)))
 
 
 def _offer(

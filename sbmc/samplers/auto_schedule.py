@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-# Examples of a mini-batch: as many, doubled until a pass has at most so many steps. Larger batches
-# are less noisy, and bear larger steps in proportion, so that a pass goes as far; but its steps are
-# fewer, and so is the noise to draw for them.
-BATCH_SIZE, MOST_STEPS_OF_A_PASS = 64, 200
+# Examples of a mini-batch: as many, doubled until a pass has at most so many steps, up to the
+# largest. Larger batches are less noisy, and bear larger steps in proportion, so that a pass goes
+# as far; but its steps are fewer, and so is the noise to draw for them. Beyond the largest there is
+# nothing to be saved any more.
+BATCH_SIZE, MOST_STEPS_OF_A_PASS, LARGEST_BATCH = 64, 200, 8_192
 # In fewer batches, as many more steps are not worth the noise of their gradients.
 FEWEST_BATCHES = 8
 # From so many epochs on, steps on all data go as far as those on batches, without their noise.
@@ -24,11 +25,11 @@ def batch_size_of(examples: int) -> int:
     """Examples of a mini-batch.
 
     Examples:
-        >>> [batch_size_of(n) for n in (100, 12_800, 12_801, 50_000)]
-        [64, 64, 128, 256]
+        >>> [batch_size_of(n) for n in (100, 12_800, 12_801, 50_000, 10**9)]
+        [64, 64, 128, 256, 8192]
     """
     size = BATCH_SIZE
-    while size * MOST_STEPS_OF_A_PASS < examples:
+    while size * MOST_STEPS_OF_A_PASS < examples and size < LARGEST_BATCH:
         size *= 2
     return size
 
@@ -57,24 +58,30 @@ class Schedule(NamedTuple):
         return self.dynamics + int(TUNING * self.exact)
 
 
-def schedule_of(examples: int, epochs: int) -> Schedule:
+def schedule_of(examples: int, epochs: int, *, streamed: bool = False) -> Schedule:
     """The one rule that decides between mini-batches and all data.
 
     Args:
         examples: n.
         epochs: the budget.
+        streamed: whether data are read in passes and not held, so that no step sees all of them.
 
     Returns:
-        All data at every step, if there are few batches of them, or epochs enough; mini-batches
-        for the first half and exact moves for the rest, if those are affordable; and else
-        mini-batches alone.
+        Mini-batches alone, if data are streamed; all data at every step, if there are few batches
+        of them, or epochs enough; mini-batches for the first half and exact moves for the rest, if
+        those are affordable; and else mini-batches alone.
 
     Examples:
         >>> schedule_of(100, 20)[:3], schedule_of(5_000, 40)[:3], schedule_of(5_000, 8)[:3]
         ((0, 10, 10), (20, 8, 12), (8, 0, 0))
+        >>> schedule_of(5_000, 40, streamed=True)[:3]
+        (40, 0, 0)
     """
     batches = math.ceil(examples / BATCH_SIZE)
     size = f"{examples} examples, {epochs} epochs"
+    if streamed:
+        reason = "mini-batches alone, since the data are streamed; the posterior is biased"
+        return Schedule(epochs, 0, 0, f"{size}: {reason}")
     if batches < FEWEST_BATCHES or epochs >= EPOCHS_FOR_ALL_DATA:
         few = f"there are fewer than {FEWEST_BATCHES} batches of {BATCH_SIZE}"
         many = f"from {EPOCHS_FOR_ALL_DATA} epochs on, steps on all data go as far as on batches"

@@ -96,9 +96,9 @@ class Sampler:
     draws: int = 1
     batch_size: int | None = None
     pilot: bool = False
+    takes_streams: bool = False
     tempers_data: ClassVar[bool] = False
     independent_particles: ClassVar[bool] = False
-    takes_streams: ClassVar[bool] = False
 
     def population(self, particles: int) -> int:
         """How many positions an island of `particles` starts from."""

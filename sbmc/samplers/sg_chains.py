@@ -10,10 +10,9 @@ never mentions which algorithm it is. No step is rejected: there is no acceptanc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -23,7 +22,8 @@ from sbmc.checks import is_number, require, require_choice, require_count
 from sbmc.samplers.contract import EvaluationCount, Sampler
 from sbmc.samplers.inside_a_pass import Pace, begun_pass, with_begun_pass
 from sbmc.samplers.noise import IslandNoise, PhiloxNoise
-from sbmc.samplers.orders import BatchesInOrder, draw_orders
+from sbmc.samplers.orders import BatchesInOrder
+from sbmc.samplers.passes import draw_order, draw_seed, estimates_of_pass
 from sbmc.samplers.remedies import Symptom, call_of, longer_run
 from sbmc.samplers.snapshot import (
     NO_CHECKPOINTS,
@@ -35,13 +35,10 @@ from sbmc.samplers.snapshot import (
     with_runs,
 )
 from sbmc.target.minibatch import MiniBatches
-from sbmc.target.target import Evaluation, Target
+from sbmc.target.target import Target
 
 if TYPE_CHECKING:
     from typing import Self
-
-# positions (particles, dim) -> estimates of log likelihood and gradient
-Estimate = Callable[[Tensor], Evaluation]
 
 # Where normal numbers come from.
 NOISES = ("torch", "philox")
@@ -123,7 +120,8 @@ class StochasticGradient(Sampler):
     noise: str | None = None
 
     independent_particles: ClassVar[bool] = True
-    takes_streams: ClassVar[bool] = True
+
+    takes_streams = True
 
     # Whether passes come in pairs, the second of them backwards.
     paired = False
@@ -223,10 +221,8 @@ def run_passes(
         backwards = settings.paired and epoch % 2 == 1
         if begun is None:
             done, broken = 0, torch.zeros(len(state.position), dtype=torch.bool)
-            if not backwards:
-                whose = noise if batches.stream is None else noise.shared()
-                order = draw_orders(whose, len(batches))
-            seed = 0 if batches.stream is None else _seed_of_pass(noise)
+            order = order if backwards else draw_order(noise, batches)
+            seed = draw_seed(noise, batches)
         else:
             order, broken = begun.tensors["order"].to(start.device), begun.tensors["broken"]
             done, seed = begun.values["batches"], begun.values["seed"]
@@ -234,7 +230,9 @@ def run_passes(
         broken = broken.to(start.device)
         parts = BatchesInOrder(order, len(batches), settings.batch_size)
         # No value is looked at inside the loop: on a GPU, looking waits.
-        for estimate in _estimates(batches, parts, settings.batch_size, seed, backwards, done):
+        for estimate in estimates_of_pass(
+            batches, parts, settings.batch_size, seed=seed, done=done, backwards=backwards
+        ):
             state, info = step(noise, state, estimate, step_size=size)
             broken |= info.non_finite
             done += 1
@@ -283,36 +281,6 @@ def _snapshot(
         tensors["order"] = order
     snapshot = Snapshot(tensors, {**values, "active": active, "epochs": epochs})
     return snapshot if inside is None else with_begun_pass(snapshot, inside)
-
-
-def _seed_of_pass(rng: IslandNoise) -> int:
-    """Of what is random in a stream, which one island reads."""
-    (generator,) = rng.generators
-    return int(torch.randint(2**62, (1,), generator=generator))
-
-
-def _estimates(
-    batches: MiniBatches, parts: BatchesInOrder, size: int, seed: int, backwards: bool, done: int
-) -> Iterator[Estimate]:
-    """The estimates of one pass, a batch after another.
-
-    Args:
-        batches: evaluate mini-batches.
-        parts: the examples of each; `(particles, batch)`, or `(1, batch)` of a stream.
-        size: examples per batch.
-        seed: of a stream.
-        backwards: whether the last batch comes first.
-        done: batches that are left out, since an earlier process has made their steps.
-    """
-    numbers = range(len(parts))[::-1] if backwards else range(len(parts))
-    if batches.stream is None:
-        for number in numbers[done:]:
-            yield partial(batches, index=parts[number])
-        return
-    # A stream may have an order of its own, and its rows are checked: it is read from its start.
-    order = (parts[number] for number in numbers)
-    for batch in islice(batches.stream.read_pass(order, size, seed), done, None):
-        yield partial(batches.shared, batch=batch)
 
 
 def _after_pass(

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from sbmc.checks import is_number, require
 from sbmc.samplers.noise import IslandNoise, kick
+from sbmc.samplers.passes import Estimate
 from sbmc.samplers.sg_chains import (
-    Estimate,
     PassesRun,
     StepInfo,
     StochasticGradient,

@@ -10,6 +10,7 @@ import signal
 import numpy as np
 import pytest
 import torch
+from targets import conjugate_regression
 from torch import nn
 from torch.utils.data import (
     ChainDataset,
@@ -23,10 +24,11 @@ from torch.utils.data import (
 
 import sbmc
 from sbmc.checks import BadInput
-from sbmc.fitting import streaming
+from sbmc.fitting import reach, streaming
+from sbmc.model import stream_survey
 from sbmc.model.data import Examples
 from sbmc.model.streams import MapSource, open_stream
-from sbmc.samplers import inside_a_pass
+from sbmc.samplers import auto_hmc, inside_a_pass
 from sbmc.target.minibatch import MiniBatches
 from sbmc.target.streaming import require_all_data
 from sbmc.target.target import Evaluation
@@ -92,10 +94,10 @@ def network():
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
 
 
-def fitted(data, sampler=SGHMC, compute=None, **options):
+def fitted(data, sampler=SGHMC, compute=None, model=None, **options):
     options = {"s": 0.1, "particles": 3, "progress": False, **options}
-    compute = sbmc.Compute(**(compute or {}))
-    return sbmc.fit(network(), data, sampler=sampler, compute=compute, **options)
+    compute, model = sbmc.Compute(**(compute or {})), network() if model is None else model
+    return sbmc.fit(model, data, sampler=sampler, compute=compute, **options)
 
 
 def streamed(data, sampler=SGHMC, compute=None, **options):
@@ -174,16 +176,97 @@ def test_the_frozen_part_is_computed_for_each_batch():
     assert len(posterior.predict(INPUTS).mean) == ROWS
 
 
+@pytest.mark.parametrize("sampler", [SGHMC, sbmc.AutoHMC(epochs=4)], ids=["sghmc", "auto"])
 @pytest.mark.parametrize("between", [0.0, 1e9], ids=["inside a pass", "after a pass"])
-def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path, monkeypatch, between):
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path, monkeypatch, between, sampler):
     monkeypatch.setattr(inside_a_pass, "SECONDS_BETWEEN_OFFERS", between)
+    # Twenty batches in a pass: their heat is read after the first ten, where the run can stop.
+    monkeypatch.setattr(auto_hmc, "batch_size_of", lambda examples: 3)
+    monkeypatch.setattr(auto_hmc, "BATCH_SIZE", 1)
     folder = sbmc.CheckpointAt(tmp_path / "run", every=0)
-    undisturbed = streamed(DATA).positions
+    undisturbed = streamed(DATA, sampler).positions
     with pytest.raises(BadInput, match="an error in its batch"):
         # The first pass over all rows, two of sampling, and a part of the third.
-        streamed(Fails(3 * ROWS + 20), compute={"checkpoint": folder, "retries": 0})
-    resumed = streamed(DATA, compute={"checkpoint": folder})
+        streamed(Fails(3 * ROWS + 45), sampler, {"checkpoint": folder, "retries": 0})
+    resumed = streamed(DATA, sampler, {"checkpoint": folder})
     assert torch.equal(resumed.positions, undisturbed)
+
+
+class TestTheDefaultSampler:
+    """Without a sampler, a stream is sampled by the one that tunes itself, in passes alone."""
+
+    def test_takes_streams_of_any_kind_and_says_what_it_does(self, caplog):
+        for data in (Iterated(), DataLoader(Iterated(), 7)):
+            posterior = fitted(data, None, s=None, budget=1)
+            assert posterior.settings["sampler"] == "AutoHMC"
+            assert posterior.settings["s"] == 0.1
+            assert posterior.settings["batches"] == "shared by the particles of an island"
+        assert (
+            "mini-batches alone, since the data are streamed; the posterior is biased"
+            in caplog.text
+        )
+        assert "data are streamed, so that no rows choose s: it is 0.1 by rule" in caplog.text
+
+    def test_counts_all_rows_and_not_those_that_stand_for_all(self, monkeypatch):
+        monkeypatch.setattr(stream_survey, "KEPT_ROWS", 16)
+        held, budget = fitted(DATA, None, s=None), "4 trainings of 200 epochs (assumed from 60"
+        found = streamed(DATA, None, s=None)
+        assert budget in found.settings["budget"]
+        assert budget in held.settings["budget"]
+        assert "a chain on streamed data has 63 at most" in found.settings["budget"]
+        assert found.settings["sampler_settings"]["epochs"] == 63
+        assert found.cost.epochs == 63
+
+    def test_narrows_s_for_many_rows(self, monkeypatch):
+        monkeypatch.setattr(reach, "MANY_EXAMPLES", ROWS // 10)
+        posterior = streamed(DATA, None, s=None)
+        assert posterior.settings["s"] == 0.01
+        assert "mini-batches of 60 examples" in posterior.settings["s_reason"]
+
+    def test_reads_batches_that_can_be_held(self, monkeypatch):
+        monkeypatch.setattr(auto_hmc, "STREAMED_BYTES", 12 * 20)  # three floats a row
+        monkeypatch.setattr(auto_hmc, "BATCH_SIZE", 1)
+        sizes, shared = [], MiniBatches.shared
+
+        def noted(batches, positions, batch):
+            sizes.append(len(batch))
+            return shared(batches, positions, batch)
+
+        monkeypatch.setattr(MiniBatches, "shared", noted)
+        streamed(DATA, sbmc.AutoHMC(epochs=2))
+        assert sizes == [20] * 6
+
+    def test_rows_that_come_or_go_are_noticed(self):
+        class Longer(Iterated):
+            def __iter__(self):
+                yield from super().__iter__()
+                self.rows += 1
+
+        words = "data of 40 rows in each pass, as in the first, but got 41"
+        refused(words, Longer(40), None)
+
+    def test_has_the_posterior_of_a_linear_model_but_for_its_bias(self):
+        """Squared errors in units of the exact variance; the median leaves out what blew up."""
+        problem = conjugate_regression(3, examples=1_000)
+        rows = TensorDataset(problem.inputs, problem.targets)
+        posterior = streamed(
+            rows,
+            sbmc.AutoHMC(epochs=20),
+            model=problem.model,
+            s=1.0,
+            prior_variance=problem.prior_variance,
+            likelihood=sbmc.Gaussian(noise_variance=problem.noise_variance),
+            particles=10,
+            islands=40,
+        )
+        precision = problem.inputs.T @ problem.inputs / problem.noise_variance
+        precision += torch.eye(3, dtype=torch.float64) / problem.prior_variance
+        covariance = precision.inverse()
+        mean = covariance @ problem.inputs.T @ problem.targets / problem.noise_variance
+        errors = (posterior.positions - mean) / covariance.diagonal().sqrt()
+        # Annealed steps leave little of the noise of mini-batches.
+        of_islands = errors.square().mean((1, 2))
+        assert 0.7 < of_islands.median() < 1.4
 
 
 def test_data_sets_that_are_too_large_are_streamed_and_said(monkeypatch, caplog):
@@ -303,8 +386,8 @@ def test_rows_of_other_shapes_are_told_with_both_shapes():
         ),
         ("`data` must be non-empty, but got 0 examples", Subset(DATA, []), "streamed"),
         ("`data` must be non-empty", DataLoader(Subset(DATA, []), 10), "streamed"),
-        ("such as sampler=sbmc.SGHMC(), for iterable data, but got HMC", Iterated(), "hmc"),
-        ("such as sampler=sbmc.SGHMC(), for iterable data, but got none", Iterated(), "none"),
+        ("such as sbmc.SGHMC() or sbmc.AutoHMC with fewer than 64", Iterated(), "hmc"),
+        ("epochs, for iterable data, but got AutoHMC", Iterated(), "long"),
         ("without backward passes, such as sbmc.SGHMC", Iterated(), "ubu"),
         ("`streaming` must be left out, or True, for an iterable", Iterated(), "held"),
         ("`data` must be non-empty", Iterated(0), "sghmc"),
@@ -322,7 +405,7 @@ def test_rows_of_other_shapes_are_told_with_both_shapes():
         ("since `augment` is set, but got HMC", Augmented(), "augmented hmc"),
         ("`streaming` must be left out for arrays", (INPUTS, TARGETS), "streamed"),
         ("`augment` must be left out for arrays", (INPUTS, TARGETS), "augmented"),
-        ("`s` must be a number for streamed data", Iterated(), "auto"),
+        ("`s` must be a number, or left out, for streamed data", Iterated(), "auto"),
         ("`weights` must be left out: rows of a stream", Iterated(), "weights"),
         ("`prior_variance` must be other than 'evidence'", Iterated(), "evidence"),
         ("`prior` must be without a covariance of curvature", Iterated(), "laplace"),
@@ -334,7 +417,7 @@ def test_what_needs_all_data_is_refused_with_the_remedy(words, data, options):
     chosen = {
         "sghmc": {},
         "hmc": {"sampler": sbmc.HMC(steps=2)},
-        "none": {"sampler": None},
+        "long": {"sampler": sbmc.AutoHMC(epochs=64)},
         "ubu": {"sampler": sbmc.UBU(epochs=2, step_size=0.01)},
         "held": {"compute": {"streaming": False}},
         "streamed": {"compute": {"streaming": True}},
