@@ -119,8 +119,8 @@ def rounding_table(record: dict[str, Any]) -> str:
     single, double = (f"{record['batched'][name]:.0e}".replace("e-0", "e-") for name in DTYPES)
     lines += [
         "",
-        f"With half of {BATCHED_EPOCHS} epochs on mini-batches of {BATCHED_EXAMPLES:,} examples two "
-        f"ranks ended at most {single} from one process in float32, and {double} in float64.",
+        f"With half of {BATCHED_EPOCHS} epochs on mini-batches of {BATCHED_EXAMPLES:,} examples, "
+        f"two ranks ended at most {single} from one process in float32, and {double} in float64.",
     ]
     return "\n".join(lines)
 
