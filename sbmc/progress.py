@@ -40,7 +40,7 @@ def open_progress(
     progress: bool | None,
     task: str,
     *,
-    total: int,
+    total: int | None,
     unit: str = "steps",
     before: float | None = None,
     expected: str = "",
@@ -54,7 +54,7 @@ def open_progress(
             nothing elsewhere; True shows it at once, or plain lines on standard error where that is
             no terminal; False shows nothing.
         task: what is being done.
-        total: how much there is to do.
+        total: how much there is to do; None if nobody knows.
         unit: what is counted.
         before: how much of it was done by an earlier run that this one continues. If it is given,
             the time left is shown, by the rate since the first update of this run.
@@ -82,7 +82,7 @@ def _choose(
     progress: bool | None,
     stream: TextIO | None,
     task: str,
-    total: int,
+    total: int | None,
     unit: str,
     before: float | None,
     expected: str = "",
@@ -121,11 +121,16 @@ def _format(fields: dict[str, object]) -> str:
     return ", ".join(shown)
 
 
-def time_left(total: float, done: float, before: float | None, seconds: float) -> str:
+def _share(done: object, total: int | None) -> str:
+    """How much is done, of how much, if that is known."""
+    return str(done) if total is None else f"{done}/{total}"
+
+
+def time_left(total: float | None, done: float, before: float | None, seconds: float) -> str:
     """The time that a task will still take, as text.
 
     Args:
-        total: how much there is to do.
+        total: how much there is to do; None gives no text.
         done: how much of it is done.
         before: how much of that was done before this run began; None gives no text.
         seconds: time since the first update of this run.
@@ -139,7 +144,7 @@ def time_left(total: float, done: float, before: float | None, seconds: float) -
         >>> time_left(total=100, done=50, before=50, seconds=45)
         ''
     """
-    if before is None or done <= before or done >= total or seconds < PATIENCE:
+    if total is None or before is None or seconds < PATIENCE or not before < done < total:
         return ""
     remaining_seconds = seconds * (total - done) / (done - before)
     for limit, unit, name in ((99.5, 1, "s"), (99.5 * 60, 60, "min"), (48 * 3600, 3600, "h")):
@@ -178,7 +183,7 @@ class LinesBar:
         self,
         stream: TextIO,
         task: str,
-        total: int,
+        total: int | None,
         unit: str,
         clock: Clock = time.monotonic,
         before: float | None = None,
@@ -213,7 +218,7 @@ class LinesBar:
         self._write(f"{self._state()}, ended after {self._clock() - self._start:.1f} s")
 
     def _state(self) -> str:
-        return f"{self._task}: {self._done}/{self._total} {self._unit}" + (
+        return f"{self._task}: {_share(self._done, self._total)} {self._unit}" + (
             f", {self._fields}" if self._fields else ""
         )
 
@@ -243,7 +248,7 @@ class NotebookBar:
         self,
         show: Display,
         task: str,
-        total: int,
+        total: int | None,
         unit: str,
         delay: float,
         clock: Clock = time.monotonic,
@@ -282,12 +287,13 @@ class NotebookBar:
 
     def _draw(self, now: float, remark: str) -> None:
         self._drawn = now
-        bar = f'<progress value="{self._done}" max="{self._total}"></progress> '
+        known = "" if self._total is None else f' value="{self._done}" max="{self._total}"'
+        bar = f"<progress{known}></progress> "
         self._send(self._state() + (f", {remark}" if remark else ""), bar)
 
     def _state(self) -> str:
         done = f"{self._done:.0f}" if isinstance(self._done, float) else self._done
-        return f"{self._task}: {done}/{self._total} {self._unit}"
+        return f"{self._task}: {_share(done, self._total)} {self._unit}"
 
     def _send(self, text: str, bar: str) -> None:
         page = f"<div>{bar}<small>{escape(text)}</small></div>"
@@ -316,7 +322,7 @@ class TerminalBar:
         self,
         stream: TextIO,
         task: str,
-        total: int,
+        total: int | None,
         unit: str,
         delay: float,
         clock: Clock = time.monotonic,

@@ -11,7 +11,7 @@ import pytest
 
 from sbmc import progress
 from sbmc.checks import BadInput
-from sbmc.progress import LinesBar, SilentBar, TerminalBar, open_progress
+from sbmc.progress import LinesBar, NotebookBar, SilentBar, TerminalBar, open_progress
 
 
 class Terminal(io.StringIO):
@@ -179,3 +179,21 @@ def test_a_bar_leaves_room_for_what_the_terminal_shows_of_ctrl_c(monkeypatch):
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
     lines = re.split(r"[\r\n]+", plain)
     assert max(map(len, lines)) == 67
+
+
+def test_a_task_of_unknown_length_counts_what_is_done():
+    clock = Clock()
+    log, screen, shown = io.StringIO(), Terminal(), []
+    bars = (
+        LinesBar(log, "reading", None, "rows", clock),
+        TerminalBar(screen, "reading", None, "rows", 0.0, clock),
+        NotebookBar(lambda bundle, **_: shown.append(bundle), "reading", None, "rows", 1.0, clock),
+    )
+    for bar in bars:
+        clock.now += 6.0
+        bar.update(7)
+        bar.close()
+    assert "reading: 7 rows" in log.getvalue()
+    assert "7/?" in screen.getvalue()
+    assert "<progress></progress>" in shown[0]["text/html"]
+    assert shown[0]["text/plain"] == "reading: 7 rows"

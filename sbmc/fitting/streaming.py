@@ -21,6 +21,7 @@ from sbmc.model.loaders import chosen_rows
 from sbmc.model.reading import dataset_length, iterable_loader, read_batch
 from sbmc.model.stream_survey import is_repeated
 from sbmc.model.streams import LoaderSource, MapSource, Streamed, open_stream
+from sbmc.progress import open_progress
 from sbmc.samplers.auto_schedule import EPOCHS_FOR_ALL_DATA
 
 # Data sets that would take more bytes are streamed, if no memory limit says otherwise.
@@ -51,7 +52,7 @@ def training_data(request: FitRequest) -> Examples:
         rule = "left out, or True, for an iterable data set, which can only be read in passes"
         require(compute.streaming is not False, "streaming", rule, compute.streaming)
         _require_sampler(request, "iterable data")
-        return _iterable_stream(data, inner, augmented=compute.augment)
+        return _iterable_stream(request, data, inner)
     if isinstance(data, Examples) or not (isinstance(data, DataLoader) or is_dataset(data)):
         rule = (
             "left out for arrays and lists, which are held, or read in place if mapped from files"
@@ -78,7 +79,7 @@ def training_data(request: FitRequest) -> Examples:
     asked_for = compute.augment or compute.streaming
     say = logger.info if asked_for else logger.warning
     say("data are read anew in each pass (streamed), since %s", why)
-    return open_stream(source, augmented=compute.augment)
+    return _opened(request, source, len(source))
 
 
 def require_passes_alone(request: FitRequest) -> None:
@@ -144,13 +145,19 @@ def _require_sampler(request: FitRequest, what: str) -> None:
     require(takes, "sampler", rule, Phrase(name))
 
 
-def _iterable_stream(data: Any, dataset: Any, *, augmented: bool) -> Streamed:
+def _opened(request: FitRequest, source: LoaderSource | MapSource, total: int | None) -> Streamed:
+    """The stream, after the first pass, which samples nothing and may take minutes."""
+    with open_progress(request.progress, "reading the data", total=total, unit="rows") as bar:
+        return open_stream(source, augmented=request.compute.augment, report=bar.update)
+
+
+def _iterable_stream(request: FitRequest, data: Any, dataset: Any) -> Streamed:
     loader = data
     if not isinstance(data, DataLoader):
         loader = iterable_loader(dataset)
     rule = "a DataLoader without drop_last: rows that it drops would be no data"
     require(not loader.drop_last, "data", rule, Phrase("drop_last=True"))
-    stream = open_stream(LoaderSource(loader), augmented=augmented)
+    stream = _opened(request, LoaderSource(loader), None)
     parts = "each has to read a part of its own: torch.utils.data.get_worker_info"
     if hasattr(dataset, "__len__"):
         length = dataset_length(dataset, "data")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapreplace
 from typing import NamedTuple
 
@@ -53,11 +53,12 @@ def is_repeated(few: Examples, times: int) -> bool:
     return times > 1 and len(whole) >= JUDGED_ROWS and all(n % times == 0 for n in whole)
 
 
-def survey_rows(batches: Iterator[Batch]) -> Survey:
+def survey_rows(batches: Iterator[Batch], report: Callable[[int], None] | None = None) -> Survey:
     """Go through checked batches once, and hold no more than a few rows.
 
     Args:
         batches: of inputs and targets.
+        report: is told after each batch how many rows were seen.
     """
     total, seen, most = 0, 0, KEPT_ROWS
     # Of the rows with the smallest digests the largest comes first.
@@ -76,6 +77,8 @@ def survey_rows(batches: Iterator[Batch]) -> Survey:
             elif rank > kept[0][:2]:
                 heapreplace(kept, (*rank, _row(inputs, targets, i)))
         seen += len(targets)
+        if report is not None:
+            report(seen)
     kept.sort(key=lambda each: each[:2], reverse=True)
     if not kept:
         return Survey(0, 0, Examples(torch.zeros(0), torch.zeros(0)))

@@ -219,18 +219,25 @@ class Streamed(Examples):
             yield batch if self.kind is None else batch.to(dtype=self.kind, device=self.device)
 
 
-def open_stream(source: Source, *, augmented: bool = False, name: str = "data") -> Streamed:
+def open_stream(
+    source: Source,
+    *,
+    augmented: bool = False,
+    name: str = "data",
+    report: Callable[[int], None] | None = None,
+) -> Streamed:
     """Read all rows once, and keep a few.
 
     Args:
         source: reads the rows.
         augmented: whether they may differ from pass to pass.
         name: what error messages call them.
+        report: is told after each batch how many rows were read.
 
     Raises:
         BadInput: there are none, some are not finite, or they are not of one shape.
     """
-    survey = survey_rows(_read(source, None, 0, name))
+    survey = survey_rows(_read(source, None, 0, name), report)
     require(survey.rows > 0, name, "non-empty", Phrase("0 examples"))
     stream = Stream(source, survey.rows, survey.total, augmented, name)
     return Streamed(survey.few.inputs, survey.few.targets, stream)

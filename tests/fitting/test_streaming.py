@@ -192,6 +192,13 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path, monkeypatch
     assert torch.equal(resumed.positions, undisturbed)
 
 
+def test_the_first_pass_shows_its_progress_also_where_nobody_knows_its_length(capfd):
+    for data, total in ((DATA, "/60"), (Iterated(), "")):
+        # On standard error, since this is no terminal.
+        fitted(data, sbmc.SGHMC(epochs=1, step_size=0.01), {"streaming": True}, progress=True)
+        assert f"reading the data: 60{total} rows, ended after" in capfd.readouterr().err
+
+
 class TestTheDefaultSampler:
     """Without a sampler, a stream is sampled by the one that tunes itself, in passes alone."""
 
