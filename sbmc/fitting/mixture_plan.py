@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from sbmc.checks import Phrase, require
+from sbmc.fitting.budget import USUAL_BATCH
 from sbmc.fitting.calibration import calibrate
 from sbmc.fitting.further_networks import train_further_networks
 from sbmc.fitting.request import FitRequest
@@ -43,12 +44,15 @@ CANDIDATES = (Candidate(0.1, 5.0), Candidate(1.0, 5.0))
 SCALES = (0.1, 1.0)
 # Chains of a candidate, by default; further networks at most; and the part of a budget that their
 # training may take.
-PARTICLES, FURTHER_NETWORKS, FURTHER_SHARE = 6, 2, 0.4
-# The same where chains cannot explore the full posterior: then networks have to do it.
+PARTICLES, FURTHER_NETWORKS, FURTHER_SHARE = 6, 2, 0.5
+# The same where chains cannot explore the full posterior: then networks have to do it, if they are
+# trained for a part of a long training. After a short one there is no room for a third.
 MORE_NETWORKS, MORE_SHARE = 3, 0.75
-# How long further networks are trained, as a part of the first one's training. Chains go on from
-# there, so that little is lost, and a fit ends within the time of an ensemble of five.
-FURTHER_LENGTH = 2 / 3
+# How long further networks are trained, as a part of the first one's training, if that had so many
+# steps. Chains go on from there, so that little is lost, and a fit ends within the time of an
+# ensemble of five. After fewer steps networks have not arrived, and a part of them is too few: on
+# development pairs with some hundreds of steps it made the mixture worse.
+FURTHER_LENGTH, STEPS_TO_SHORTEN = 2 / 3, 1_500
 
 
 class UnseenRows(NamedTuple):
@@ -128,6 +132,11 @@ class FurtherTraining(NamedTuple):
 NO_TRAINING = FurtherTraining(0, 0)
 
 
+def is_long(request: FitRequest, training_epochs: float) -> bool:
+    """Whether a training of so many epochs has steps enough for a part of it to do."""
+    return training_epochs * math.ceil(request.data.rows / USUAL_BATCH) >= STEPS_TO_SHORTEN
+
+
 def further_training(
     request: FitRequest,
     training_epochs: float,
@@ -146,11 +155,13 @@ def further_training(
         budget: the epochs of all chains together.
         most: networks.
         share: of the budget, which their training may take.
-        length: of their training, as a part of that of the network that was given.
+        length: of their training, as a part of that of the network that was given, if this one
+            was trained for long.
 
     Returns:
         At most that.
     """
+    length = length if is_long(request, training_epochs) else 1.0
     epochs = max(1, math.floor(length * training_epochs + 1e-9))
     networks = min(most, int(share * budget / epochs + 1e-9))
     if not networks or request.start is not None:

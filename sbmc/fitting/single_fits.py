@@ -18,6 +18,7 @@ from sbmc.fitting.mixture_plan import (
     UnseenRows,
     candidate_requests,
     further_training,
+    is_long,
     unseen_rows,
 )
 from sbmc.fitting.preparation import require_positive_integers
@@ -128,9 +129,10 @@ def _mixture_fits(
     kept, left_out = _within_reach(requests, sampler.epochs, reach)
     if left_out:
         # Its part of the budget is for a further network, and then for the other chains.
-        training = further_training(
-            request, total.training_epochs, total.epochs, MORE_NETWORKS, MORE_SHARE
-        )
+        if is_long(request, total.training_epochs):
+            training = further_training(
+                request, total.training_epochs, total.epochs, MORE_NETWORKS, MORE_SHARE
+            )
         kept = [e for e in candidate_requests(request, 1 + training.networks) if e.s != 1]
         sampler, words = _sampler_for(total, total.epochs - training.total_epochs, kept)
     kept, narrowed = _narrowed(kept, sampler.epochs, reach)

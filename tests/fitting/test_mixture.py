@@ -8,9 +8,16 @@ import sbmc
 from sbmc.checks import BadInput
 from sbmc.fitting import further_networks, mixture_plan
 from sbmc.fitting.calibration import calibrate
-from sbmc.fitting.mixture_plan import CANDIDATES, NETWORK
+from sbmc.fitting.mixture_plan import (
+    CANDIDATES,
+    FURTHER_LENGTH,
+    NETWORK,
+    STEPS_TO_SHORTEN,
+    further_training,
+)
+from sbmc.fitting.request import FitRequest
 from sbmc.likelihoods import Categorical
-from sbmc.model.data import Examples
+from sbmc.model.data import Examples, as_examples
 from sbmc.model.parameters import select_parameters
 from sbmc.posterior.log_scores import log_scores
 from sbmc.prediction.stacking import stack
@@ -88,8 +95,7 @@ def test_further_networks_are_trained_within_the_budget_and_differ(network):
     assert torch.equal(posterior.positions[0, 0], networks[0])
     assert torch.pdist(networks).min() > 0.1
     assert posterior.cost.total_epochs - posterior.cost.anchor_epochs <= 100
-    # For two thirds of the first one's epochs: chains go on from there.
-    assert "2 further networks trained for 13 epochs" in posterior.settings["budget"]
+    assert "2 further networks trained for 20 epochs" in posterior.settings["budget"]
     # The chains around the networks are dealt out to them: an island of two for each.
     assert posterior.settings["islands"] == 1 + 3 + 3 + 1
 
@@ -117,6 +123,16 @@ def test_further_networks_are_trained_as_the_first_was_where_that_is_known(netwo
     sbmc.fit(own, rows(60, 0), **options)
     assert seen[1]["learning_rate"] == further_networks.USUAL_RATE
     assert "optimiser" not in seen[1]
+
+
+def test_further_networks_are_trained_for_a_part_of_a_long_training_and_all_of_a_short_one(network):
+    def epochs(trained):
+        request = FitRequest(network, as_examples(rows(60, 0)))
+        return further_training(request, trained, budget=4 * trained).epochs
+
+    # One step an epoch: 60 rows are less than a batch of 64.
+    assert [epochs(steps) for steps in (30, STEPS_TO_SHORTEN - 1)] == [30, STEPS_TO_SHORTEN - 1]
+    assert epochs(STEPS_TO_SHORTEN) == int(FURTHER_LENGTH * STEPS_TO_SHORTEN)
 
 
 def test_networks_with_batch_norm_are_mixed_with_further_ones():
@@ -153,7 +169,7 @@ def test_networks_that_cannot_be_trained_are_said_and_the_rest_goes_on(network, 
         )
     assert len(posterior.mixture.output_factors) == 1
     # What was set aside for their training is not spent.
-    assert posterior.cost.total_epochs - posterior.cost.anchor_epochs <= 100 - 2 * 13
+    assert posterior.cost.total_epochs - posterior.cost.anchor_epochs <= 100 - 2 * 20
 
 
 def test_where_nothing_moved_all_members_stay_and_the_verdict_says_so(network):
@@ -208,7 +224,7 @@ def test_the_budget_is_shared_by_all_chains(network):
     )
     spent = posterior.cost.total_epochs - posterior.cost.anchor_epochs
     assert spent <= 240
-    assert posterior.settings["sampler_settings"]["epochs"] == (240 - 2 * 26) // 12
+    assert posterior.settings["sampler_settings"]["epochs"] == (240 - 2 * 40) // 12
     assert "6 trainings of 40 epochs" in posterior.settings["budget"]
 
 

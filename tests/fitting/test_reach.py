@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import sbmc
+from sbmc.fitting import mixture_plan
 from sbmc.fitting import reach as module
 from sbmc.fitting.reach import AMPLE_PATH, PATH, SCALES, Reach, find_reach
 from sbmc.fitting.request import FitRequest
@@ -128,7 +129,19 @@ def test_an_s_that_was_given_is_never_changed():
     assert (fits.requests[0].s, fits.s_reason, fits.probe_epochs) == (0.1, "", 0.0)
 
 
-def test_the_full_posterior_is_left_out_and_its_budget_given_to_a_network_and_the_others():
+@pytest.mark.parametrize(
+    ("steps", "networks", "chains"),
+    [
+        # Of 120 epochs, three networks of 16 leave 72 to two chains around each of four.
+        (240, 3, (4, 2, 9)),
+        # The training was short: two of 24 leave 72 to two chains around each of three.
+        (241, 2, (3, 2, 12)),
+    ],
+)
+def test_the_full_posterior_is_left_out_and_its_budget_given_to_a_network_and_the_others(
+    monkeypatch, steps, networks, chains
+):
+    monkeypatch.setattr(mixture_plan, "STEPS_TO_SHORTEN", steps)
     options = {"trained": 24, "validation": unseen()}
     usual = fits_of(0.1, prior_variance=0.001, **options)
     fits = fits_of(30.0, **options)
@@ -136,12 +149,11 @@ def test_the_full_posterior_is_left_out_and_its_budget_given_to_a_network_and_th
     assert len(fits.requests) == 1
     assert fits.requests[0].s < 0.1
     assert "s = 1 is not sampled" in fits.s_reason
-    assert (usual.training.networks, fits.training.networks) == (2, 3)
-    # Of 120 epochs, three networks of 16 leave 72 to two chains around each of four.
+    assert (usual.training.networks, fits.training.networks) == (2, networks)
     around = fits.requests[0]
-    assert (around.islands, around.particles, around.sampler.epochs) == (4, 2, 9)
+    assert (around.islands, around.particles, around.sampler.epochs) == chains
     both = sum(each.particles * each.islands * each.sampler.epochs for each in usual.requests)
-    assert both == 84
+    assert both == (84 if steps == 240 else 72)
     assert f"{PATH:g} needed" in fits.s_reason
 
 
@@ -161,6 +173,6 @@ def test_the_posterior_remembers_why_and_counts_the_probe():
 
 
 def test_chains_of_a_few_passes_leave_the_full_posterior_out_and_say_so():
-    fits = fits_of(0.1, trained=14, prior_variance=0.001, validation=unseen())
+    fits = fits_of(0.1, trained=16, prior_variance=0.001, validation=unseen())
     assert [request.s for request in fits.requests] == [0.1]
     assert "chains of 4 epochs do not explore it (5 needed)" in fits.s_reason

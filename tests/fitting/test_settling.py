@@ -137,7 +137,7 @@ class TestLeftovers:
         spent = [report.epochs for report in posterior.islands if report.steps]
         further = [m for m in caplog.messages if "candidates before have left" in m]
         # An equal part for each of twelve chains, less the training of two further networks.
-        assert min(spent) < (240 - 4 / 3) * 100 // 12
+        assert min(spent) < (240 - 2) * 100 // 12
         assert further
         assert posterior.cost.total_epochs <= 240 * 100
         assert posterior.settings["settling"].startswith("Predictions have")
