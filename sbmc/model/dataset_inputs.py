@@ -45,6 +45,7 @@ def dataset_inputs(dataset: Any, arity: int | None = None, name: str = "inputs")
         BadInput: it is empty, or its items cannot be put together.
 
     Examples:
+        >>> import torch
         >>> from torch.utils.data import TensorDataset
         >>> dataset_inputs(TensorDataset(torch.ones(3, 2), torch.tensor([0, 1, 1]))).shape
         torch.Size([3, 2])

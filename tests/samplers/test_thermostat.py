@@ -156,6 +156,7 @@ class StiffDirections:
     """
 
     curvature = 1e4
+    stream = None
 
     def __len__(self):
         return 640
